@@ -57,6 +57,15 @@ static const bppsa_command *const commands[] = {
     &bppsa_command_jacobian_maxpool2d,
     &bppsa_command_jacobian_avgpool2d,
     &bppsa_command_jacobian_flatten,
+    &bppsa_command_jacobian_relu6,
+    &bppsa_command_jacobian_adaptive_avgpool2d,
+    &bppsa_command_jacobian_global_avgpool,
+    &bppsa_command_jacobian_batchnorm2d,
+    &bppsa_command_jacobian_dropout,
+    &bppsa_command_jacobian_hardsigmoid,
+    &bppsa_command_jacobian_hardswish,
+    &bppsa_command_jacobian_silu,
+    &bppsa_command_jacobian_gelu,
 
 #define CELL(id, words, functions, rate, sweep) &bppsa_command_jacobian_##id,
 #include "networks/cells.inc"

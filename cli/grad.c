@@ -13,7 +13,8 @@
         {.option = BPPSA_OPTION_DTYPE, .fallback = ""}, BPPSA_USE(THREADS), BPPSA_RANKS_USES,                                    \
         {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP}, {.option = BPPSA_OPTION_WEIGHTS, .required = true},    \
         BPPSA_USE(PREFIX), {.option = BPPSA_OPTION_INPUT, .required = true}, BPPSA_USE(LABELS), BPPSA_USE(GRAD_OUTPUT),          \
-        BPPSA_USE(LENGTHS), BPPSA_USE(H0), BPPSA_USE(C0), {.option = BPPSA_OPTION_OUT, .required = true}, BPPSA_USES_END         \
+        BPPSA_USE(LENGTHS), BPPSA_USE(RESETS), BPPSA_USE(H0), BPPSA_USE(C0), {.option = BPPSA_OPTION_OUT, .required = true},     \
+        BPPSA_USES_END                                                                                                           \
   }
 #define CELL(id, words, functions, rate, sweep) static const bppsa_option_use uses_##id[] = USES(BPPSA_OPTIONS_##functions);
 #include "networks/cells.inc"
@@ -65,7 +66,8 @@ static bppsa_status load(const bppsa_cli *cli, bppsa_gradients *g) {
                                        .grad_output = bppsa_cli_value(cli, BPPSA_OPTION_GRAD_OUTPUT)->text,
                                        .h0 = bppsa_cli_value(cli, BPPSA_OPTION_H0)->text,
                                        .c0 = bppsa_cli_value(cli, BPPSA_OPTION_C0)->text,
-                                       .lengths = bppsa_cli_value(cli, BPPSA_OPTION_LENGTHS)->text};
+                                       .lengths = bppsa_cli_value(cli, BPPSA_OPTION_LENGTHS)->text,
+                                       .resets = bppsa_cli_value(cli, BPPSA_OPTION_RESETS)->text};
   BPPSA_TRY(check_labels(cli));
   BPPSA_TRY(bppsa_setup_network(cli, &g->network));
   g->config = bppsa_network_config_default(&g->network);

@@ -25,6 +25,12 @@ static const bppsa_option_use uses_conv[] = {
 static const bppsa_option_use uses_linear[] = {SHAPE, BPPSA_USE(OUT_CHANNELS), WEIGHTS("[Co,C*H*W]"), COMMON};
 static const bppsa_option_use uses_plain[] = {SHAPE, COMMON};
 static const bppsa_option_use uses_leaky[] = {SHAPE, BPPSA_USE(SLOPE), COMMON};
+static const bppsa_option_use uses_gelu[] = {SHAPE, BPPSA_USE(APPROXIMATE), COMMON};
+static const bppsa_option_use uses_adaptive[] = {SHAPE, BPPSA_USE(SIZE), COMMON};
+static const bppsa_option_use uses_norm[] = {
+    SHAPE,
+    {.option = BPPSA_OPTION_WEIGHTS, .metavar = "F.npy", .help = "weight / sqrt(running_var + eps) of each channel [C]"},
+    COMMON};
 static const bppsa_option_use uses_max[] = {SHAPE, WINDOW, BPPSA_USE(DILATION), BPPSA_USE(CEIL_MODE), BPPSA_USE(PATTERN), COMMON};
 static const bppsa_option_use uses_average[] = {SHAPE, WINDOW, BPPSA_USE(CEIL_MODE), BPPSA_USE(EXCLUDE_PAD), COMMON};
 #define STEP(only)                                                                                                               \
@@ -118,12 +124,15 @@ static bppsa_status read_operator(const bppsa_cli *cli, const bppsa_jacobian_fil
     op->stride[i] = pool ? op->kernel[i] : 1;
   }
   BPPSA_TRY(parse_pair(cli, BPPSA_OPTION_STRIDE, op->stride));
+  BPPSA_TRY(parse_pair(cli, BPPSA_OPTION_SIZE, op->size));
   BPPSA_TRY(parse_pair(cli, BPPSA_OPTION_DILATION, op->dilation));
   BPPSA_TRY(parse_padding(cli, op->padding));
   op->ceil_mode = bppsa_cli_value(cli, BPPSA_OPTION_CEIL_MODE)->given;
   op->exclude_pad = bppsa_cli_value(cli, BPPSA_OPTION_EXCLUDE_PAD)->given;
   const bppsa_option_value *slope = bppsa_cli_value(cli, BPPSA_OPTION_SLOPE);
   op->slope = slope->present ? slope->real : op->slope;
+  const bppsa_option_value *approximate = bppsa_cli_value(cli, BPPSA_OPTION_APPROXIMATE);
+  op->approximate = approximate->present && strcmp(approximate->text, "tanh") == 0;
   int64_t out[3];
   return bppsa_op_shape(op, out);
 }
@@ -233,6 +242,15 @@ COMMAND(sigmoid, "a sigmoid", uses_plain, "--in-shape 20", notes);
 COMMAND(maxpool2d, "a max-pool", uses_max, "--in-shape 64,32,32 --kernel 2", notes);
 COMMAND(avgpool2d, "an average pool", uses_average, "--in-shape 64,32,32 --kernel 2", notes);
 COMMAND(flatten, "flatten", uses_plain, "--in-shape 16,5,5", notes);
+COMMAND(adaptive_avgpool2d, "an average pool with a given output size", uses_adaptive, "--in-shape 64,7,7 --size 3", notes);
+COMMAND(global_avgpool, "an average pool over all positions", uses_plain, "--in-shape 64,7,7", notes);
+COMMAND(batchnorm2d, "a batch norm with given statistics", uses_norm, "--in-shape 64,32,32", notes);
+COMMAND(dropout, "dropout that leaves nothing out", uses_plain, "--in-shape 64,32,32", notes);
+COMMAND(relu6, "ReLU6", uses_plain, "--in-shape 64,32,32", notes);
+COMMAND(hardsigmoid, "a hard sigmoid", uses_plain, "--in-shape 20", notes);
+COMMAND(hardswish, "a hard swish", uses_plain, "--in-shape 20", notes);
+COMMAND(silu, "SiLU", uses_plain, "--in-shape 20", notes);
+COMMAND(gelu, "GELU", uses_gelu, "--in-shape 20 --approximate tanh", notes);
 #define CELL(id, words, functions, rate, sweep)                                                                                  \
   COMMAND(id, "a step of " words, uses_##id, "--weights W.safetensors --input X.npy --h0 H.npy --out J.npz", notes_step);
 #include "networks/cells.inc"

@@ -7,6 +7,7 @@
 #include "terminal/progress.h"
 #include "train/data/bitstream.h"
 #include "train/data/lengths.h"
+#include "train/data/resets.h"
 
 /* ---- networks ---- */
 
@@ -223,7 +224,9 @@ bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_runs runs, bppsa_net
   if (nonlinearity->present) {
     config->steps.nonlinearity = strcmp(nonlinearity->text, "relu") == 0 ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
   }
-  config->steps.dropout = bppsa_cli_value(cli, BPPSA_OPTION_DROPOUT)->real;  /* 0 where the command does not take it */
+  config->steps.dropout = bppsa_cli_value(cli, BPPSA_OPTION_DROPOUT)->real; /* 0 where the command does not take it */
+  const bppsa_option_value *norm = bppsa_cli_value(cli, BPPSA_OPTION_BATCH_NORM);
+  config->batch_statistics = norm->present && strcmp(norm->text, "batch") == 0;
   config->steps.no_bias = bppsa_cli_value(cli, BPPSA_OPTION_NO_BIAS)->given; /* weights may say otherwise */
   config->steps.bidirectional = bppsa_cli_value(cli, BPPSA_OPTION_BIDIRECTIONAL)->given;
   const bppsa_option_value *loss = bppsa_cli_value(cli, BPPSA_OPTION_LOSS);
@@ -239,6 +242,7 @@ bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_runs runs, bppsa_net
   }
   BPPSA_TRY(setup_forward(cli, &config->steps.forward));
   config->steps.lengths = bppsa_cli_value(cli, BPPSA_OPTION_LENGTHS)->given;
+  config->steps.resets = bppsa_cli_value(cli, BPPSA_OPTION_RESETS)->given;
   if (config->steps.lengths && config->steps.forward.kind == BPPSA_FORWARD_AUTO) {
     config->steps.forward = bppsa_forward_method_default(); /* samples of their own lengths take a sequential pass */
   }
@@ -396,10 +400,12 @@ static bppsa_status create_dataset(const bppsa_cli *cli, const char *spec, const
   options.input = input->given ? input->integer : asked->input;
   options.seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer;
   options.audio = &audio;
-  const char *lengths = bppsa_cli_value(cli, BPPSA_OPTION_LENGTHS)->text;
-  const bppsa_status status = bppsa_dataset_create(spec, &options, dataset);
+  const char *lengths = bppsa_cli_value(cli, BPPSA_OPTION_LENGTHS)->text,
+             *resets = bppsa_cli_value(cli, BPPSA_OPTION_RESETS)->text;
+  bppsa_status status = bppsa_dataset_create(spec, &options, dataset);
   bppsa_progress_clear(&line);
-  return bppsa_input_status(status == BPPSA_OK && lengths != NULL ? bppsa_dataset_load_lengths(*dataset, lengths) : status);
+  status = status == BPPSA_OK && lengths != NULL ? bppsa_dataset_load_lengths(*dataset, lengths) : status;
+  return bppsa_input_status(status == BPPSA_OK && resets != NULL ? bppsa_dataset_load_resets(*dataset, resets) : status);
 }
 
 bppsa_status bppsa_setup_dataset_of(const bppsa_cli *cli, const char *spec, const bppsa_device *device, bool loss_all,

@@ -13,7 +13,7 @@ typedef struct {
   int32_t threads;
   bppsa_chain_layer *layers;   /* size L */
   bppsa_conv *convs;           /* size L; planned for convolutions */
-  bppsa_parameter *parameters; /* size 2 L at most */
+  bppsa_parameter *parameters; /* size BPPSA_CNN_PARAMETERS · L at most */
   char (*names)[BPPSA_CNN_PARAMETER];
   void *scratch, *sums, *transposed;
 } cnn_chain;
@@ -31,6 +31,17 @@ static bppsa_cnn_pass pass_of(const cnn_chain *c, int64_t layer, int64_t samples
                           .transposed = c->transposed};
 }
 
+/* A pass with the parameters of a batch norm, and their gradients. */
+static bppsa_cnn_pass pass_with(const cnn_chain *c, int64_t layer, int64_t samples, void *const *weights,
+                                void *const *gradients) {
+  bppsa_cnn_pass pass = pass_of(c, layer, samples);
+  for (int64_t p = 0; pass.about->op.kind == BPPSA_OPERATOR_BATCHNORM2D && p < c->layers[layer].parameters; ++p) {
+    pass.parameters[p] = weights[p];
+    pass.gradients[p] = gradients != NULL ? gradients[p] : NULL;
+  }
+  return pass;
+}
+
 /* The layer's weight or bias among `arrays`, or NULL. */
 static void *array_of(const cnn_chain *c, int64_t layer, void *const *arrays, int64_t which) {
   return which < c->layers[layer].parameters ? arrays[which] : NULL;
@@ -39,7 +50,7 @@ static void *array_of(const cnn_chain *c, int64_t layer, void *const *arrays, in
 static bppsa_status forward(bppsa_chain *chain, int64_t layer, int64_t samples, void *const *weights, const void *x, void *kept,
                             void *y) {
   const cnn_chain *c = (const cnn_chain *)chain;
-  const bppsa_cnn_pass pass = pass_of(c, layer, samples);
+  const bppsa_cnn_pass pass = pass_with(c, layer, samples, weights, NULL);
   bppsa_cnn_pass_forward(&pass, x, array_of(c, layer, weights, 0), array_of(c, layer, weights, 1), kept, y);
   return BPPSA_OK;
 }
@@ -47,7 +58,7 @@ static bppsa_status forward(bppsa_chain *chain, int64_t layer, int64_t samples, 
 static bppsa_status input_gradient(bppsa_chain *chain, int64_t layer, int64_t samples, void *const *weights, const void *dy,
                                    const void *x, const void *y, const void *kept, void *dx) {
   const cnn_chain *c = (const cnn_chain *)chain;
-  const bppsa_cnn_pass pass = pass_of(c, layer, samples);
+  const bppsa_cnn_pass pass = pass_with(c, layer, samples, weights, NULL);
   bppsa_cnn_pass_input_gradient(&pass, dy, array_of(c, layer, weights, 0), x, y, kept, dx);
   return BPPSA_OK;
 }
@@ -55,8 +66,7 @@ static bppsa_status input_gradient(bppsa_chain *chain, int64_t layer, int64_t sa
 static bppsa_status weight_gradient(bppsa_chain *chain, int64_t layer, int64_t samples, void *const *weights, const void *dy,
                                     const void *x, const void *y, const void *kept, void *const *gradients) {
   const cnn_chain *c = (const cnn_chain *)chain;
-  const bppsa_cnn_pass pass = pass_of(c, layer, samples);
-  (void)weights;
+  const bppsa_cnn_pass pass = pass_with(c, layer, samples, weights, gradients);
   (void)y;
   (void)kept;
   bppsa_cnn_pass_weight_gradient(&pass, dy, x, gradients[0], array_of(c, layer, gradients, 1));
@@ -133,6 +143,11 @@ static double flops_of(const bppsa_cnn_layer *about, int64_t in, int64_t out) {
   case BPPSA_OPERATOR_MAXPOOL2D:
   case BPPSA_OPERATOR_AVGPOOL2D:
     return (double)out * taps;
+  case BPPSA_OPERATOR_ADAPTIVE_AVGPOOL2D:
+  case BPPSA_OPERATOR_GLOBAL_AVGPOOL:
+    return (double)in;
+  case BPPSA_OPERATOR_BATCHNORM2D:
+    return 2 * (double)out;
   default:
     return (double)out;
   }
@@ -140,9 +155,13 @@ static double flops_of(const bppsa_cnn_layer *about, int64_t in, int64_t out) {
 
 static bppsa_status describe_layer(cnn_chain *c, int64_t i) {
   const bppsa_cnn_layer *about = &c->network.layers[i];
-  const int64_t first = c->base.parameter_count, parameters = bppsa_cnn_has_weights(about) ? 1 + about->bias : 0;
+  if (about->op.kind == BPPSA_OPERATOR_DROPOUT && about->op.p > 0) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "layer '%s': dropout in a chain whose layers are called one by one, expected p 0",
+                      about->name);
+  }
+  const int64_t first = c->base.parameter_count, parameters = bppsa_cnn_parameters(about);
   for (int64_t p = first; p < first + parameters; ++p) {
-    c->parameters[p] = bppsa_cnn_parameter(about, p > first, c->base.dtype, c->names[p]);
+    c->parameters[p] = bppsa_cnn_parameter(about, p - first, c->base.dtype, c->names[p]);
   }
   c->base.parameter_count += parameters;
   c->layers[i] = (bppsa_chain_layer){
@@ -183,8 +202,8 @@ static bppsa_status build(cnn_chain *c) {
   const int64_t count = c->network.count;
   c->layers = bppsa_calloc(count, sizeof *c->layers);
   c->convs = bppsa_calloc(count, sizeof *c->convs);
-  c->parameters = bppsa_calloc(2 * count, sizeof *c->parameters);
-  c->names = bppsa_calloc(2 * count, sizeof *c->names);
+  c->parameters = bppsa_calloc(BPPSA_CNN_PARAMETERS * count, sizeof *c->parameters);
+  c->names = bppsa_calloc(BPPSA_CNN_PARAMETERS * count, sizeof *c->names);
   if (c->layers == NULL || c->convs == NULL || c->parameters == NULL || c->names == NULL) {
     return BPPSA_ERR_MEMORY;
   }
@@ -206,6 +225,7 @@ bppsa_status bppsa_cnn_chain_create(const bppsa_cnn_network *network, int64_t ba
   if (dtype != BPPSA_F32 && dtype != BPPSA_F64) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "chain: dtype %s, expected f32 or f64", bppsa_dtype_name(dtype));
   }
+  BPPSA_TRY(bppsa_cnn_require_chain(network, "ranks that share its layers"));
   cnn_chain *c = bppsa_calloc(1, sizeof *c);
   if (c == NULL) {
     return BPPSA_ERR_MEMORY;

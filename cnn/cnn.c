@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cnn/cnn_internal.h"
+#include "cnn/norm.h"
 #include "core/compute/device_buffer.h"
 
 static void *at(const cnn *n, void *array, int64_t reals) {
@@ -40,24 +41,41 @@ void *bppsa_cnn_bias(const cnn *n, const cnn_layer *layer, bool gradient) {
 }
 
 bppsa_cnn_pass bppsa_cnn_pass_of(const cnn *n, const cnn_layer *layer, int64_t batch) {
-  return (bppsa_cnn_pass){.about = layer->about,
-                          .conv = &layer->conv,
-                          .dtype = n->config.dtype,
-                          .threads = n->threads,
-                          .batch = batch,
-                          .in = layer->in,
-                          .out = layer->out,
-                          .scratch = n->scratch,
-                          .sums = n->sums,
-                          .transposed = n->transposed};
+  bppsa_cnn_pass pass = {.about = layer->about,
+                         .conv = &layer->conv,
+                         .dtype = n->config.dtype,
+                         .threads = n->threads,
+                         .batch = batch,
+                         .in = layer->in,
+                         .out = layer->out,
+                         .scratch = n->scratch,
+                         .sums = n->sums,
+                         .transposed = n->transposed,
+                         .kept = layer->kept,
+                         .training = n->training};
+  pass.training.layer = layer - n->layers;
+  for (int64_t p = 0; layer->about->op.kind == BPPSA_OPERATOR_BATCHNORM2D && p < bppsa_cnn_parameters(layer->about); ++p) {
+    pass.parameters[p] = own_parameter(n, layer, p, false);
+    pass.gradients[p] = own_parameter(n, layer, p, true);
+  }
+  return pass;
 }
 
 static const void *weight_of(const cnn *n, const cnn_layer *layer) {
   return layer->weight < 0 ? NULL : bppsa_cnn_weight(n, layer, false);
 }
 
+const void *bppsa_cnn_output(const cnn *n, int64_t i) {
+  return i < 0 ? n->x : n->layers[i].y;
+}
+
 const void *bppsa_cnn_input(const cnn *n, int64_t i) {
-  return i == 0 ? n->x : n->layers[i - 1].y;
+  return bppsa_cnn_output(n, bppsa_cnn_input_of(&n->network, i, 0));
+}
+
+/* The gradient of the output of layer t - 1. */
+static const void *output_gradient(const cnn *n, int64_t t) {
+  return bppsa_cnn_is_graph(&n->network) ? bppsa_cnn_graph_gradient(n, t) : bppsa_cnn_gradient(n, t);
 }
 
 /* A view of one of the network's arrays, on the network's device. */
@@ -91,7 +109,19 @@ bppsa_status bppsa_cnn_activation(const bppsa_model *model, int64_t i, bppsa_vie
                       (long long)n->network.count - 1);
   }
   const int64_t *s = i < 0 ? n->network.in : n->network.layers[i].out;
-  *activation = view_of(n, bppsa_cnn_input(n, i + 1), 4, (int64_t[]){n->batch, s[0], s[1], s[2]});
+  *activation = view_of(n, bppsa_cnn_output(n, i), 4, (int64_t[]){n->batch, s[0], s[1], s[2]});
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_cnn_scale(const bppsa_model *model, int64_t i, void *scale) {
+  BPPSA_REQUIRE(model != NULL && scale != NULL);
+  const cnn *n = (const cnn *)model;
+  if (i < 0 || i >= n->network.count || n->network.layers[i].op.kind != BPPSA_OPERATOR_BATCHNORM2D) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "scale of layer %lld, expected a batch norm", (long long)i);
+  }
+  bppsa_cnn_pass pass = bppsa_cnn_pass_of(n, &n->layers[i], 1);
+  pass.training.samples = NULL;
+  bppsa_norm_scale(&pass, scale);
   return BPPSA_OK;
 }
 
@@ -129,8 +159,27 @@ static void forward_layer(const cnn *n, const cnn_layer *layer, const void *x) {
 static void forward_here(const cnn *n) {
   for (int64_t i = 0; i < n->network.count; ++i) {
     apply_mask(n, &n->layers[i], false);
-    forward_layer(n, &n->layers[i], bppsa_cnn_input(n, i));
+    if (n->network.layers[i].node != BPPSA_CNN_OPERATOR) {
+      bppsa_cnn_graph_forward(n, i);
+    } else {
+      forward_layer(n, &n->layers[i], bppsa_cnn_input(n, i));
+    }
   }
+}
+
+/* A variance needs two numbers of each channel. */
+static bppsa_status check_statistics(const cnn *n, int64_t samples) {
+  const bool by_batch = n->training.samples != NULL && n->training.batch_statistics;
+  for (int64_t i = 0; by_batch && i < n->network.count; ++i) {
+    const bppsa_cnn_layer *layer = &n->network.layers[i];
+    if (layer->op.kind == BPPSA_OPERATOR_BATCHNORM2D && samples * layer->op.in[1] * layer->op.in[2] < 2) {
+      return bppsa_fail(BPPSA_ERR_SHAPE,
+                        "%s: one number for each channel, expected two or more, of which a batch norm takes the variance, or "
+                        "--batch-norm given",
+                        layer->name);
+    }
+  }
+  return BPPSA_OK;
 }
 
 static bppsa_status forward(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, bppsa_view *logits) {
@@ -145,6 +194,7 @@ static bppsa_status forward(bppsa_model *model, const bppsa_view *x, const bppsa
     return bppsa_fail(BPPSA_ERR_SHAPE, "input: %lld samples, expected 1 .. %lld", (long long)shape[0],
                       (long long)n->config.batch);
   }
+  BPPSA_TRY(check_statistics(n, shape[0]));
   n->x = x->data;
   n->batch = shape[0];
   n->seed = NULL;
@@ -160,8 +210,12 @@ static bppsa_status forward(bppsa_model *model, const bppsa_view *x, const bppsa
 
 /* ---- backward ---- */
 
-/* g_{t-1} = J_tᵀ g_t by operator t itself. */
+/* g_{t-1} = J_tᵀ g_t by operator t itself; in a graph, its part of the gradients of the tensors that it reads. */
 static void backward_layer(const cnn *n, int64_t t) {
+  if (bppsa_cnn_is_graph(&n->network)) {
+    bppsa_cnn_graph_backward(n, t);
+    return;
+  }
   const cnn_layer *layer = &n->layers[t - 1];
   const bppsa_cnn_pass pass = bppsa_cnn_pass_of(n, layer, n->batch);
   bppsa_cnn_pass_input_gradient(&pass, bppsa_cnn_gradient(n, t), weight_of(n, layer), bppsa_cnn_input(n, t - 1), layer->y,
@@ -174,12 +228,32 @@ static void weight_gradient(const cnn *n, int64_t i) {
   if (layer->weight < 0) {
     return;
   }
-  const void *dy = i == n->elements ? n->seed : bppsa_cnn_gradient(n, i + 1), *x = bppsa_cnn_input(n, i);
+  const void *dy = i == n->elements ? n->seed : output_gradient(n, i + 1), *x = bppsa_cnn_input(n, i);
   void *dw = bppsa_cnn_weight(n, layer, true), *db = bppsa_cnn_bias(n, layer, true);
   const bppsa_cnn_pass pass = bppsa_cnn_pass_of(n, layer, n->batch);
   bppsa_cnn_pass_weight_gradient(&pass, dy, x, dw, db);
   apply_mask(n, layer, true);
-  bppsa_model_ready(&n->base, layer->weight, db != NULL ? 2 : 1);
+  bppsa_model_ready(&n->base, layer->weight, bppsa_cnn_parameters(layer->about));
+}
+
+/* The values of a batch norm's or a dropout's J_tᵀ: the factors of its channels, or of its numbers. */
+static bppsa_status fill_scaled(cnn *n, const cnn_layer *layer, const bppsa_cnn_pass *pass) {
+  if (layer->about->op.kind == BPPSA_OPERATOR_BATCHNORM2D) {
+    bppsa_norm_scale(pass, layer->kept);
+    const bppsa_jacobian_operands operands = {.batch = n->batch, .scale = layer->kept};
+    return bppsa_jacobian_fill(layer->jt, n->config.dtype, &operands, layer->values);
+  }
+  for (int64_t i = 0; pass->training.samples == NULL && i < n->batch * layer->out; ++i) {
+    if (n->config.dtype == BPPSA_F32) {
+      ((float *)layer->values)[i] = 1;
+    } else {
+      ((double *)layer->values)[i] = 1;
+    }
+  }
+  if (pass->training.samples != NULL) {
+    bppsa_dropout_apply(pass, NULL, layer->values);
+  }
+  return BPPSA_OK;
 }
 
 /* Computes the values of J_tᵀ that the scan multiplies. */
@@ -189,7 +263,16 @@ static bppsa_status fill_values(cnn *n, int64_t t) {
                                             .weights = layer->weight >= 0 ? bppsa_cnn_weight(n, layer, false) : NULL,
                                             .input = bppsa_cnn_input(n, t - 1),
                                             .output = layer->y};
-  n->csr_values[t - 1] = (bppsa_csr_values){layer->values, bppsa_jacobian_shared(layer->jt) ? 0 : n->patterns[t - 1]->nnz};
+  const bool shared = layer->jt != NULL && bppsa_jacobian_shared(layer->jt);
+  n->csr_values[t - 1] = (bppsa_csr_values){layer->values, shared ? 0 : n->patterns[t - 1]->nnz};
+  const bppsa_cnn_pass pass = bppsa_cnn_pass_of(n, layer, n->batch);
+  if (layer->values != NULL && layer->about->node == BPPSA_CNN_MUL) {
+    bppsa_cnn_graph_fill_mul(n, t);
+    return BPPSA_OK;
+  }
+  if (bppsa_op_is_scaled(&layer->about->op) && layer->values != NULL) {
+    return fill_scaled(n, layer, &pass);
+  }
   return layer->values == NULL ? BPPSA_OK : bppsa_jacobian_fill(layer->jt, n->config.dtype, &operands, layer->values);
 }
 
@@ -215,9 +298,11 @@ static bppsa_status backward_here(cnn *n) {
   weight_gradient(n, n->elements);
   if (n->scan != NULL) {
     BPPSA_TRY(bppsa_cnn_run_scan(n));
+  } else if (bppsa_cnn_is_graph(&n->network)) {
+    bppsa_cnn_graph_begin(n);
   }
   for (int64_t t = n->elements; t >= 1; --t) {
-    if (n->scan == NULL && (t > 1 || n->config.input_gradients)) {
+    if (n->scan == NULL && (t > 1 || n->config.input_gradients)) { /* in a graph, layer 0 reads the network's input too */
       backward_layer(n, t);
     }
     if (t > n->delayed) {
@@ -291,7 +376,7 @@ static bool find_gradient(const cnn *n, bppsa_nonfinite *where) {
   }
   for (int64_t t = n->elements; t >= 1; --t) {
     const cnn_layer *layer = &n->layers[t - 1];
-    if (find_in(n, "gradient of the output of", layer->about->name, bppsa_cnn_gradient(n, t), layer->out, where)) {
+    if (find_in(n, "gradient of the output of", layer->about->name, output_gradient(n, t), layer->out, where)) {
       return true;
     }
     if (again && (t > 1 || n->config.input_gradients)) {
@@ -321,8 +406,15 @@ static bool find_nonfinite(bppsa_model *model, bppsa_nonfinite *where) {
   return n->backward_done && find_gradient(n, where);
 }
 
+static void drop(bppsa_model *model, int64_t step, const int64_t *samples) {
+  cnn *n = (cnn *)model;
+  n->training.step = step;
+  n->training.samples = samples;
+}
+
 static void forget(bppsa_model *model) {
   cnn *n = (cnn *)model;
+  n->training.samples = NULL;
   n->batch = 0;
   n->x = n->seed = NULL;
   n->backward_done = false;
@@ -335,4 +427,5 @@ const bppsa_model_ops bppsa_cnn_ops = {.name = "cnn",
                                        .find_nonfinite = find_nonfinite,
                                        .delay = bppsa_cnn_delay,
                                        .destroy = bppsa_cnn_destroy,
+                                       .drop = drop,
                                        .forget = forget};

@@ -8,6 +8,9 @@
  * columns (im2col), on a GPU by cuDNN's deterministic algorithms, f32 without TF32: two runs on a GPU give the same bits, but
  * not those of a CPU.
  *
+ * A graph runs in the order of its layers, on a CPU. BP adds up what the readers of a tensor give it; a scan goes over live sets
+ * (cnn/live.h), so that g_t is the gradient of all tensors that live behind layer t.
+ *
  * Parameters have PyTorch's names and layouts, NAME.weight [Co][Ci/G][kh][kw] or [Co][Ci] and NAME.bias [Co], in the order of
  * the layers.
  *
@@ -47,6 +50,10 @@ typedef struct {
   /* named like the weights and of their shapes, 0 where a weight is kept at 0. Any dtype but f16 and bf16 */
   const bppsa_named_view *masks;
   bppsa_scan_factory factory; /* zero: the local executor */
+  /* In steps of training (bppsa_model_drop with samples): dropout leaves numbers out, by this seed; batch norms normalise by the
+   * batch's statistics, which BP alone can differentiate, and update the running ones, by which they normalise otherwise. */
+  bool dropping, batch_statistics;
+  uint64_t dropout_seed;
 } bppsa_cnn_config;
 
 /* B 256, f32, backward by auto, weight gradients in order, no limit, no masks. */
@@ -54,8 +61,9 @@ bppsa_cnn_config bppsa_cnn_config_default(void);
 
 /* Makes a model of the network (copied). Parameters are 0 until set or initialised. The device must outlive the model; destroy it
  * with bppsa_model_destroy. ERR_ARGUMENT: a size out of range, a mask of a weight that the network does not have, more bytes than
- * the limit (the message says how many), chunks; ERR_SHAPE: a mask's shape; ERR_UNSUPPORTED: a dtype, a chunked scan,
- * convolutions on a GPU without cuDNN or that cuDNN refuses, a second stream on a CPU; ERR_MEMORY, ERR_CUDA. */
+ * the limit (the message says how many), chunks; ERR_SHAPE: a mask's shape; ERR_UNSUPPORTED: a dtype, a chunked scan, a graph on a
+ * GPU or with a factory, convolutions on a GPU without cuDNN or that cuDNN refuses, a second stream on a CPU, a batch norm or a
+ * dropping dropout on a GPU, a scan of a batch norm by the batch's statistics; ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_cnn_create(const bppsa_cnn_network *network, const bppsa_cnn_config *config, const bppsa_device *device,
                               bppsa_model **model);
 /* Counts the bytes of the model that bppsa_cnn_create would make, without the products that a scan holds, and allocates nothing
@@ -63,12 +71,16 @@ bppsa_status bppsa_cnn_create(const bppsa_cnn_network *network, const bppsa_cnn_
 bppsa_status bppsa_cnn_count(const bppsa_cnn_network *network, const bppsa_cnn_config *config, const bppsa_device *device,
                              int64_t *bytes);
 /* Initialises weights and biases with PyTorch's defaults for conv2d and linear: U(-1/√k, 1/√k), k the number of inputs of an
- * output value. Deterministic in seed; the same numbers in f32 (rounded) and f64. ERR_CUDA on a GPU. */
+ * output value; of a batch norm weight and variance 1, bias and mean 0. Deterministic in seed; the same numbers in f32 (rounded)
+ * and f64. ERR_CUDA on a GPU. */
 bppsa_status bppsa_cnn_init(bppsa_model *model, uint64_t seed);
 /* The scan's plan (borrowed), or NULL where the model runs sequential BP. */
 const bppsa_scan_plan *bppsa_cnn_plan(const bppsa_model *model);
 /* A byte for each weight of layer i, 0 where its mask keeps the weight at 0 (borrowed); NULL: the layer has no mask. */
 const uint8_t *bppsa_cnn_mask(const bppsa_model *model, int64_t i);
+/* Writes w / σ of each channel [C] of layer i, a batch norm, by its running statistics, in host memory and of the model's dtype:
+ * the values of its Jacobian. ERR_ARGUMENT: the layer is no batch norm. */
+bppsa_status bppsa_cnn_scale(const bppsa_model *model, int64_t i, void *scale);
 /* The output of layer i in the latest forward pass, [b][C][H][W], on the model's device (borrowed, until the next pass); i = -1:
  * the input. ERR_ARGUMENT: no such layer, or no pass yet. */
 bppsa_status bppsa_cnn_activation(const bppsa_model *model, int64_t i, bppsa_view *activation);

@@ -3,6 +3,7 @@
 
 #include "cnn/choose.h"
 #include "cnn/cnn_internal.h"
+#include "cnn/norm.h"
 #include "core/base/alloc.h"
 #include "core/base/number.h"
 #include "core/compute/memory.h"
@@ -33,6 +34,8 @@ static bppsa_status check_config(const bppsa_cnn_network *network, const bppsa_c
   if (network->count < 1 || network->layers[network->count - 1].op.kind != BPPSA_OPERATOR_LINEAR) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "network: no linear operator at its end, expected one");
   }
+  BPPSA_TRY(bppsa_device_get_kind(device) == BPPSA_CUDA ? bppsa_cnn_require_chain(network, "a GPU") : BPPSA_OK);
+  BPPSA_TRY(c->factory.create != NULL ? bppsa_cnn_require_chain(network, "a scan shared by ranks") : BPPSA_OK);
   if (c->batch < 1 || c->batch > INT32_MAX) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "batch is %lld, expected 1 .. 2147483647", (long long)c->batch);
   }
@@ -59,12 +62,12 @@ static bppsa_status describe_layers(cnn *n) {
   for (int64_t i = 0; i < n->network.count; ++i) {
     cnn_layer *layer = &n->layers[i];
     layer->about = &n->network.layers[i];
-    layer->in = bppsa_cnn_size(&n->network, i);
+    layer->in = bppsa_cnn_size(&n->network, bppsa_cnn_input_of(&n->network, i, 0) + 1);
     layer->out = bppsa_cnn_size(&n->network, i + 1);
     layer->weight = -1;
-    if (bppsa_cnn_has_weights(layer->about)) {
+    if (bppsa_cnn_parameters(layer->about) > 0) {
       layer->weight = parameter;
-      parameter += layer->about->bias ? 2 : 1;
+      parameter += bppsa_cnn_parameters(layer->about);
     }
     if (layer->about->op.kind == BPPSA_OPERATOR_CONV2D && !is_gpu(n)) {
       BPPSA_TRY(bppsa_conv_plan(&layer->about->op, n->config.dtype, n->threads, n->config.batch, &layer->conv));
@@ -77,8 +80,9 @@ static bppsa_status describe_layers(cnn *n) {
 static void describe_parameters(cnn *n) {
   for (int64_t i = 0; i < n->network.count; ++i) {
     const cnn_layer *layer = &n->layers[i];
-    for (int64_t p = layer->weight; p >= 0 && p < layer->weight + 1 + layer->about->bias; ++p) {
-      n->base.parameters[p] = bppsa_cnn_parameter(layer->about, p > layer->weight, n->config.dtype, n->names[p]);
+    for (int64_t k = 0; k < bppsa_cnn_parameters(layer->about); ++k) {
+      const int64_t p = layer->weight + k;
+      n->base.parameters[p] = bppsa_cnn_parameter(layer->about, k, n->config.dtype, n->names[p]);
     }
   }
 }
@@ -132,7 +136,7 @@ static bppsa_status take_masks(cnn *n) {
   int64_t taken = 0;
   for (int64_t i = 0; i < n->network.count; ++i) {
     cnn_layer *layer = &n->layers[i];
-    const bppsa_named_view *mask = layer->weight < 0 ? NULL : mask_named(&n->config, n->names[layer->weight]);
+    const bppsa_named_view *mask = !bppsa_cnn_has_weights(layer->about) ? NULL : mask_named(&n->config, n->names[layer->weight]);
     if (mask != NULL) {
       BPPSA_TRY(take_mask(layer, &n->base.parameters[layer->weight].value, mask));
       ++taken;
@@ -141,7 +145,7 @@ static bppsa_status take_masks(cnn *n) {
   for (int64_t m = 0; taken < n->config.mask_count && m < n->config.mask_count; ++m) {
     bool known = false;
     for (int64_t i = 0; !known && i < n->network.count; ++i) {
-      known = n->layers[i].weight >= 0 && strcmp(n->names[n->layers[i].weight], n->config.masks[m].name) == 0;
+      known = bppsa_cnn_has_weights(n->layers[i].about) && strcmp(n->names[n->layers[i].weight], n->config.masks[m].name) == 0;
     }
     if (!known) {
       return bppsa_fail(BPPSA_ERR_ARGUMENT, "mask '%s': no weight of the network, expected one such as '%s'",
@@ -197,8 +201,25 @@ static bppsa_status visit_passes(cnn *n, bppsa_cnn_visit visit, int64_t *sum) {
     if (layer->about->op.kind == BPPSA_OPERATOR_MAXPOOL2D) {
       BPPSA_TRY(visit(&layer->places, batch_bytes(n, layer->out, (int64_t)sizeof *layer->places), sum));
     }
+    if (layer->about->op.kind == BPPSA_OPERATOR_BATCHNORM2D) {
+      BPPSA_TRY(visit(&layer->kept, bppsa_norm_kept(layer->about, n->config.dtype), sum));
+    }
   }
   return visit(&n->g, batch_bytes(n, n->room, size), sum);
+}
+
+/* Visits what the gradients of a graph need besides. */
+static bppsa_status visit_graph(cnn *n, bppsa_cnn_visit visit, int64_t *sum) {
+  int64_t largest = 0;
+  if (!bppsa_cnn_is_graph(&n->network)) {
+    return BPPSA_OK;
+  }
+  for (int64_t tensor = 0; tensor < n->network.count; ++tensor) {
+    const int64_t size = bppsa_cnn_size(&n->network, tensor);
+    largest = size > largest ? size : largest;
+  }
+  BPPSA_TRY(visit(&n->gathered, batch_bytes(n, largest, (int64_t)bppsa_dtype_size(n->config.dtype)), sum));
+  return visit(&n->written, n->network.count * (int64_t)sizeof *n->written, sum);
 }
 
 /* Visits the scratch of a CPU. */
@@ -206,11 +227,12 @@ static bppsa_status visit_scratch(cnn *n, bppsa_cnn_visit visit, int64_t *sum) {
   int64_t scratch = 0, sums = 0, transposed = 0;
   for (int64_t i = 0; i < n->network.count; ++i) {
     const bppsa_cnn_pass pass = bppsa_cnn_pass_of(n, &n->layers[i], n->config.batch);
-    BPPSA_TRY(bppsa_cnn_pass_room(&pass, &scratch, &sums, &transposed));
+    BPPSA_TRY(bppsa_cnn_pass_room(&pass, &scratch, &sums, &transposed)); /* nothing for a layer that joins or splits tensors */
   }
   BPPSA_TRY(visit(&n->scratch, scratch, sum));
   BPPSA_TRY(visit(&n->sums, sums, sum));
-  return visit(&n->transposed, transposed, sum);
+  BPPSA_TRY(visit(&n->transposed, transposed, sum));
+  return visit_graph(n, visit, sum);
 }
 
 /* Visits the parameters, whose views are in host memory. */
@@ -224,11 +246,30 @@ static bppsa_status visit_parameters(cnn *n, bppsa_cnn_visit visit, int64_t *sum
   return visit(&n->parameter_gradients, parameters, sum);
 }
 
+/* Room for the parameters of all layers. */
+static int64_t most_parameters(const cnn *n) {
+  int64_t sum = 2 * n->network.count;
+  for (int64_t i = 0; i < n->network.count; ++i) {
+    sum += n->network.layers[i].op.kind == BPPSA_OPERATOR_BATCHNORM2D ? BPPSA_CNN_PARAMETERS - 2 : 0;
+  }
+  return sum;
+}
+
 /* Bytes of the network's description, masks included. */
 static int64_t description_bytes(const cnn *n) {
-  const size_t layer = sizeof *n->layers + sizeof *n->network.layers + 2 * sizeof *n->base.parameters + 2 * sizeof *n->names +
-                       sizeof *n->patterns + sizeof *n->csr_values + sizeof *n->offsets;
-  int64_t bytes = (int64_t)(sizeof *n + sizeof *n->offsets) + n->network.count * (int64_t)layer;
+  const size_t layer =
+      sizeof *n->layers + sizeof *n->network.layers + sizeof *n->patterns + sizeof *n->csr_values + sizeof *n->offsets;
+  const size_t parameter = sizeof *n->base.parameters + sizeof *n->names;
+  int64_t bytes =
+      (int64_t)(sizeof *n + sizeof *n->offsets) + n->network.count * (int64_t)layer + most_parameters(n) * (int64_t)parameter;
+  if (bppsa_cnn_is_graph(&n->network)) {
+    const bppsa_cnn_live *live = &n->elements_made.live;
+    const size_t each = sizeof *n->network.input_ptr + sizeof *live->sizes + sizeof *live->ptr +
+                        sizeof *n->elements_made.patterns + sizeof *n->elements_made.made;
+    bytes += (n->network.count + 1) * (int64_t)each +
+             n->network.input_ptr[n->network.count] * (int64_t)sizeof *n->network.inputs +
+             live->ptr[n->network.count] * (int64_t)(sizeof *live->tensors + sizeof *live->offsets);
+  }
   for (int64_t i = 0; i < n->network.count; ++i) {
     const cnn_layer *of = &n->layers[i];
     bytes += of->mask != NULL ? bppsa_view_count(&n->base.parameters[of->weight].value) : 0;
@@ -274,14 +315,40 @@ static bppsa_status allocate_arrays(cnn *n) {
 
 /* ---- the scan ---- */
 
-/* Does the scan use J_tᵀ's values? It uses those of J_1ᵀ only if the input's gradient is wanted, and an identity's never. */
+/* Does the scan use J_tᵀ's values? It uses those of J_1ᵀ only if the input's gradient is wanted, and those of ones never. */
 static bool uses_values(const cnn *n, int64_t t) {
-  return n->layers[t - 1].about->op.kind != BPPSA_OPERATOR_FLATTEN && (t > 1 || n->config.input_gradients);
+  const bppsa_cnn_layer *about = n->layers[t - 1].about;
+  bool own = true;
+  if (bppsa_cnn_is_graph(&n->network)) {
+    (void)bppsa_cnn_live_ones(&n->elements_made.live, &n->network, t, &own);
+  }
+  return own && (about->node == BPPSA_CNN_MUL || !bppsa_op_is_identity(&about->op)) && (t > 1 || n->config.input_gradients);
 }
 
 static bool is_shared(const cnn_layer *layer) {
-  return bppsa_cnn_has_weights(layer->about) || layer->about->op.kind == BPPSA_OPERATOR_AVGPOOL2D ||
-         layer->about->op.kind == BPPSA_OPERATOR_FLATTEN;
+  return layer->about->node != BPPSA_CNN_MUL && bppsa_op_shares_values(&layer->about->op);
+}
+
+/* Counts the entries of J_tᵀ's own operator, at most. */
+static bppsa_status count_own(const cnn *n, int64_t t, int64_t *entries) {
+  const cnn_layer *layer = &n->layers[t - 1];
+  int64_t all;
+  if (layer->about->node != BPPSA_CNN_OPERATOR) {
+    *entries = layer->about->node == BPPSA_CNN_MUL ? bppsa_cnn_input_count(&n->network, t - 1) * layer->out : 0;
+    return BPPSA_OK;
+  }
+  return bppsa_cnn_count_entries(layer->about, layer->mask, &all, entries);
+}
+
+/* Bytes of a pattern in which J_tᵀ stands beside ones; 0 where it is the operator's own. */
+static int64_t element_bytes(const cnn *n, int64_t t, int64_t entries) {
+  const bppsa_cnn_live *live = &n->elements_made.live;
+  bool own;
+  if (!bppsa_cnn_is_graph(&n->network) || bppsa_cnn_live_is_own(live, &n->network, t)) {
+    return 0;
+  }
+  const int64_t ones = bppsa_cnn_live_ones(live, &n->network, t, &own);
+  return 2 * (live->sizes[t - 1] + 1) * (int64_t)sizeof(int64_t) + (ones + (own ? entries : 0)) * (int64_t)sizeof(int32_t);
 }
 
 /* Counts the bytes of all patterns and their values. */
@@ -289,13 +356,30 @@ static bppsa_status count_patterns(const cnn *n, int64_t *bytes) {
   const int64_t size = (int64_t)bppsa_dtype_size(n->config.dtype);
   for (int64_t t = 1; t <= n->elements; ++t) {
     const cnn_layer *layer = &n->layers[t - 1];
-    int64_t all, entries, values = 0;
-    BPPSA_TRY(bppsa_cnn_count_entries(layer->about, layer->mask, &all, &entries));
+    int64_t entries, values = 0;
+    BPPSA_TRY(count_own(n, t, &entries));
     if (uses_values(n, t) && !bppsa_mul(entries * size, is_shared(layer) ? 1 : n->config.batch, &values)) {
       values = -1;
     }
     BPPSA_TRY(count_array(NULL, values, bytes));
-    BPPSA_TRY(count_array(NULL, entries * (int64_t)sizeof(int32_t) + (layer->in + 1) * (int64_t)sizeof(int64_t), bytes));
+    BPPSA_TRY(count_array(NULL, element_bytes(n, t, entries), bytes));
+    if (layer->about->node == BPPSA_CNN_OPERATOR) {
+      BPPSA_TRY(count_array(NULL, entries * (int64_t)sizeof(int32_t) + (layer->in + 1) * (int64_t)sizeof(int64_t), bytes));
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* Makes the operator's generator, and the pattern of J_tᵀ over the live sets of a graph. */
+static bppsa_status make_pattern(cnn *n, int64_t t) {
+  cnn_layer *layer = &n->layers[t - 1];
+  if (layer->about->node == BPPSA_CNN_OPERATOR) {
+    BPPSA_TRY(bppsa_jacobian_create(&layer->about->op, layer->mask, false, n->device, &layer->jt));
+    n->patterns[t - 1] = bppsa_jacobian_pattern(layer->jt);
+  }
+  if (bppsa_cnn_is_graph(&n->network)) {
+    BPPSA_TRY(bppsa_cnn_elements_set(&n->network, t, n->patterns[t - 1], &n->elements_made));
+    n->patterns[t - 1] = n->elements_made.patterns[t - 1];
   }
   return BPPSA_OK;
 }
@@ -304,8 +388,7 @@ static bppsa_status make_patterns(cnn *n) {
   const int64_t size = (int64_t)bppsa_dtype_size(n->config.dtype);
   for (int64_t t = 1; t <= n->elements; ++t) {
     cnn_layer *layer = &n->layers[t - 1];
-    BPPSA_TRY(bppsa_jacobian_create(&layer->about->op, layer->mask, false, n->device, &layer->jt));
-    n->patterns[t - 1] = bppsa_jacobian_pattern(layer->jt);
+    BPPSA_TRY(make_pattern(n, t));
     const int64_t samples = is_shared(layer) ? 1 : n->config.batch, values = n->patterns[t - 1]->nnz * samples;
     if (uses_values(n, t) && is_gpu(n)) {
       BPPSA_TRY(bppsa_memory_alloc(n->device, values * size, &layer->values));
@@ -324,7 +407,7 @@ static bppsa_status make_scan(cnn *n, int64_t bytes) {
   const bppsa_cnn_config *c = &n->config;
   BPPSA_TRY(make_patterns(n));
   for (int64_t t = 0; t < n->elements; ++t) {
-    bytes += bppsa_jacobian_device_bytes(n->layers[t].jt);
+    bytes += n->layers[t].jt != NULL ? bppsa_jacobian_device_bytes(n->layers[t].jt) : 0;
   }
   if (c->memory_limit > 0 && bytes >= c->memory_limit) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "needs at least %lld bytes with its transposed Jacobians, expected fewer than %lld",
@@ -415,13 +498,17 @@ static bppsa_status build(cnn *n, bool allocates) {
   int64_t bytes;
   n->layers = bppsa_calloc(count, sizeof *n->layers);
   n->offsets = bppsa_calloc(count + 1, sizeof *n->offsets);
-  n->base.parameters = bppsa_calloc(2 * count, sizeof *n->base.parameters);
-  n->names = bppsa_calloc(2 * count, sizeof *n->names);
+  const int64_t parameters = most_parameters(n);
+  n->base.parameters = bppsa_calloc(parameters, sizeof *n->base.parameters);
+  n->names = bppsa_calloc(parameters, sizeof *n->names);
   n->patterns = bppsa_calloc(count, sizeof *n->patterns);
   n->csr_values = bppsa_calloc(count, sizeof *n->csr_values);
   if (n->layers == NULL || n->offsets == NULL || n->base.parameters == NULL || n->names == NULL || n->patterns == NULL ||
       n->csr_values == NULL) {
     return BPPSA_ERR_MEMORY;
+  }
+  if (bppsa_cnn_is_graph(&n->network)) {
+    BPPSA_TRY(bppsa_cnn_elements_create(&n->network, n->config.input_gradients, &n->elements_made));
   }
   BPPSA_TRY(describe_layers(n));
   describe_parameters(n);
@@ -447,6 +534,31 @@ static bppsa_status build(cnn *n, bool allocates) {
   return status == BPPSA_OK || status == BPPSA_ERR_MEMORY ? status : bppsa_fail_prefix(status, "%s", n->network.name);
 }
 
+/* Settles what batch norms and dropouts do in steps of training. */
+static bppsa_status prepare_training(cnn *n) {
+  for (int64_t i = 0; i < n->network.count; ++i) {
+    bppsa_cnn_layer *layer = &n->network.layers[i];
+    const bool norm = layer->op.kind == BPPSA_OPERATOR_BATCHNORM2D, drops = layer->op.kind == BPPSA_OPERATOR_DROPOUT;
+    layer->op.dropping = drops && n->config.dropping && layer->op.p > 0;
+    if (is_gpu(n) && (norm || layer->op.dropping)) {
+      return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "layer '%s': %s%s has no kernels for a GPU, expected device cpu", layer->name,
+                        bppsa_operator_name(layer->op.kind), drops ? " in training" : "");
+    }
+    if (!norm || !n->config.batch_statistics) {
+      continue;
+    }
+    if (n->config.method.backward == BPPSA_BACKWARD_SCAN) {
+      return bppsa_fail(
+          BPPSA_ERR_UNSUPPORTED,
+          "layer '%s': a batch norm by the batch's statistics couples the samples, whose Jacobians a scan multiplies "
+          "one by one, expected --batch-norm given or --backward bp",
+          layer->name);
+    }
+    n->config.method.backward = BPPSA_BACKWARD_BP;
+  }
+  return BPPSA_OK;
+}
+
 static bppsa_status create(const bppsa_cnn_network *network, const bppsa_cnn_config *config, const bppsa_device *device,
                            bool lent, bool allocates, cnn **made) {
   BPPSA_TRY(check_config(network, config, device));
@@ -462,7 +574,9 @@ static bppsa_status create(const bppsa_cnn_network *network, const bppsa_cnn_con
   n->lent = lent;
   n->threads = bppsa_device_get_threads(device);
   n->elements = network->count - 1;
+  n->training = (bppsa_cnn_training){.seed = config->dropout_seed, .batch_statistics = config->batch_statistics};
   bppsa_status status = bppsa_cnn_network_copy(network, &n->network);
+  status = status == BPPSA_OK ? prepare_training(n) : status;
   status = status == BPPSA_OK ? build(n, allocates) : status;
   if (status != BPPSA_OK) {
     bppsa_cnn_destroy(&n->base);
@@ -507,6 +621,7 @@ void bppsa_cnn_destroy(bppsa_model *model) {
     bppsa_memory_free(n->device, n->layers[i].values);
     bppsa_free(gpu ? NULL : n->layers[i].y);
     bppsa_free(gpu ? NULL : n->layers[i].places);
+    bppsa_free(gpu ? NULL : n->layers[i].kept);
     bppsa_free(n->layers[i].mask);
   }
   if (gpu) {
@@ -516,7 +631,9 @@ void bppsa_cnn_destroy(bppsa_model *model) {
   void *const blocks[] = {n->layers,         n->offsets,          n->base.parameters,
                           n->names,          (void *)n->patterns, n->csr_values,
                           gpu ? NULL : n->g, n->scratch,          n->sums,
-                          n->transposed,     n->parameter_values, n->parameter_gradients};
+                          n->transposed,     n->parameter_values, n->parameter_gradients,
+                          n->gathered,       n->written};
+  bppsa_cnn_elements_free(&n->elements_made);
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; ++i) {
     bppsa_free(blocks[i]);
   }

@@ -256,12 +256,11 @@ cnn_pool pool_of(const cnn_layer *layer) {
     p.axis[i] = {(int)op->in[i + 1],   (int)layer->about->out[i + 1], (int)op->kernel[i],         (int)op->stride[i],
                  (int)op->dilation[i], (int)op->padding[2 * i],       (int)op->padding[2 * i + 1]};
   }
+  for (int i = 0; i < 2 && bppsa_op_is_mean(op) && op->kind != BPPSA_OPERATOR_AVGPOOL2D; ++i) {
+    p.axis[i].stride = 0;
+  }
   p.exclude_pad = op->exclude_pad;
   return p;
-}
-
-bool is_pool(const cnn_layer *layer) {
-  return layer->about->op.kind == BPPSA_OPERATOR_MAXPOOL2D || layer->about->op.kind == BPPSA_OPERATOR_AVGPOOL2D;
 }
 
 bppsa_status copy(const cnn *n, int64_t reals, const void *from, void *to) {
@@ -270,17 +269,23 @@ bppsa_status copy(const cnn *n, int64_t reals, const void *from, void *to) {
       "flatten");
 }
 
+/* What the kernels of elementwise operators switch by. */
+int kind_of(const bppsa_op *op) {
+  const bppsa_activation activation = bppsa_activation_of(op);
+  return activation == BPPSA_ACTIVATION_NONE ? (int)op->kind : CNN_ACTIVATION + (int)activation;
+}
+
 template <typename real> bppsa_status function_forward(const cnn *n, const cnn_layer *layer, const void *x) {
   const bppsa_op *op = &layer->about->op;
   const int64_t count = n->batch * layer->out;
-  if (op->kind == BPPSA_OPERATOR_FLATTEN) {
+  if (bppsa_op_is_identity(op)) {
     return copy(n, count, x, layer->y);
   }
-  if (is_pool(layer)) {
+  if (bppsa_op_is_pool(&layer->about->op)) {
     BPPSA_LAUNCH(bppsa_cnn_pool<real>, blocks_of(count, 1), CNN_THREADS, 0, n->gpu->main.stream, pool_of(layer), count,
                  (const real *)x, layer->places, (real *)layer->y);
   } else {
-    BPPSA_LAUNCH(bppsa_cnn_function<real>, blocks_of(count, CNN_ROUNDS), CNN_THREADS, 0, n->gpu->main.stream, (int)op->kind,
+    BPPSA_LAUNCH(bppsa_cnn_function<real>, blocks_of(count, CNN_ROUNDS), CNN_THREADS, 0, n->gpu->main.stream, kind_of(op),
                  (real)op->slope, count, (const real *)x, (real *)layer->y);
   }
   return launched("operator: launch");
@@ -290,14 +295,14 @@ template <typename real>
 bppsa_status function_gradient(const cnn *n, const cnn_layer *layer, const void *x, const void *dy, void *dx) {
   const bppsa_op *op = &layer->about->op;
   const int64_t count = n->batch * layer->in;
-  if (op->kind == BPPSA_OPERATOR_FLATTEN) {
+  if (bppsa_op_is_identity(op)) {
     return copy(n, count, dy, dx);
   }
-  if (is_pool(layer)) {
+  if (bppsa_op_is_pool(&layer->about->op)) {
     BPPSA_LAUNCH(bppsa_cnn_pool_gradient<real>, blocks_of(count, 1), CNN_THREADS, 0, n->gpu->main.stream, pool_of(layer), count,
                  (const int32_t *)layer->places, (const real *)dy, (real *)dx);
   } else {
-    BPPSA_LAUNCH(bppsa_cnn_slope<real>, blocks_of(count, CNN_ROUNDS), CNN_THREADS, 0, n->gpu->main.stream, (int)op->kind,
+    BPPSA_LAUNCH(bppsa_cnn_slope<real>, blocks_of(count, CNN_ROUNDS), CNN_THREADS, 0, n->gpu->main.stream, kind_of(op),
                  (real)op->slope, count, (const real *)x, (const real *)layer->y, (const real *)dy, (real *)dx);
   }
   return launched("operator's gradient: launch");

@@ -6,11 +6,26 @@
 #include "cnn/cnn_internal.h"
 #include "core/base/philox.h"
 
+/* Weights and running variances 1, biases and running means 0. */
+static void init_norm(bppsa_model *model, const cnn_layer *layer) {
+  for (int64_t k = 0; k < bppsa_cnn_parameters(layer->about); ++k) {
+    const bppsa_view *value = &model->parameters[layer->weight + k].value;
+    const bool variance = k + 1 == bppsa_cnn_parameters(layer->about), weight = layer->about->bias && k == 0;
+    for (int64_t c = 0; c < bppsa_view_count(value); ++c) {
+      bppsa_view_set(value, c, variance || weight ? 1 : 0);
+    }
+  }
+}
+
 bppsa_status bppsa_cnn_init(bppsa_model *model, uint64_t seed) {
   BPPSA_REQUIRE(model != NULL);
   const cnn *n = (const cnn *)model;
   for (int64_t i = 0; i < n->network.count; ++i) {
     const cnn_layer *layer = &n->layers[i];
+    if (layer->about->op.kind == BPPSA_OPERATOR_BATCHNORM2D) {
+      init_norm(model, layer);
+      continue;
+    }
     for (int64_t p = layer->weight; p >= 0 && p < layer->weight + 1 + layer->about->bias; ++p) {
       const bppsa_view *value = &model->parameters[p].value, *weight = &model->parameters[layer->weight].value;
       const double bound = 1 / sqrt((double)bppsa_view_count(weight) / (double)weight->shape[0]);
@@ -29,10 +44,10 @@ bppsa_status bppsa_cnn_infer(const char *where, const bppsa_cnn_network *network
   BPPSA_REQUIRE(count >= 0 && (tensors != NULL || count == 0));
   const bppsa_view *first = NULL;
   for (int64_t i = 0; i < network->count; ++i) {
-    for (int k = 0; bppsa_cnn_has_weights(&network->layers[i]) && k < 1 + network->layers[i].bias; ++k) {
+    for (int64_t k = 0; k < bppsa_cnn_parameters(&network->layers[i]); ++k) {
       char name[BPPSA_CNN_PARAMETER];
       const bppsa_view *found = NULL;
-      snprintf(name, sizeof name, "%s.%s", network->layers[i].prefix, k == 0 ? "weight" : "bias");
+      (void)bppsa_cnn_parameter(&network->layers[i], k, BPPSA_F32, name);
       for (int64_t t = 0; found == NULL && t < count; ++t) {
         found = strcmp(tensors[t].name, name) == 0 ? &tensors[t].view : NULL;
       }

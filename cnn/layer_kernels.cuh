@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "core/compute/launch.cuh"
-#include "jacobian/op.h"
+#include "jacobian/activation.h"
 
 /* A thread computes CNN_ROUNDS values, CNN_THREADS apart, so that as many loads are in flight at once. */
 enum { CNN_THREADS = 256, CNN_ROUNDS = 4 };
@@ -20,7 +20,15 @@ __device__ inline int64_t cnn_index(int r) {
 
 /* ---- elementwise ---- */
 
-/* y = f(x) */
+__device__ inline float cnn_activation(bppsa_activation f, bool slope, float x) {
+  return slope ? bppsa_activation_slope_f32(f, x) : bppsa_activation_value_f32(f, x);
+}
+__device__ inline double cnn_activation(bppsa_activation f, bool slope, double x) {
+  return slope ? bppsa_activation_slope_f64(f, x) : bppsa_activation_value_f64(f, x);
+}
+
+/* y = f(x). A kind from CNN_ACTIVATION on is that activation. */
+enum { CNN_ACTIVATION = BPPSA_OPERATOR_COUNT };
 template <typename real> __device__ inline real cnn_function(int kind, real slope, real x) {
   switch (kind) {
   case BPPSA_OPERATOR_RELU:
@@ -29,8 +37,10 @@ template <typename real> __device__ inline real cnn_function(int kind, real slop
     return x > 0 ? x : slope * x;
   case BPPSA_OPERATOR_TANH:
     return (real)tanh(x);
-  default: /* sigmoid */
+  case BPPSA_OPERATOR_SIGMOID:
     return 1 / (1 + (real)exp(-x));
+  default:
+    return cnn_activation((bppsa_activation)(kind - CNN_ACTIVATION), false, x);
   }
 }
 
@@ -43,8 +53,10 @@ template <typename real> __device__ inline real cnn_slope(int kind, real slope, 
     return x > 0 ? dy : slope * dy;
   case BPPSA_OPERATOR_TANH:
     return (1 - y * y) * dy;
-  default:
+  case BPPSA_OPERATOR_SIGMOID:
     return dy * (y * (1 - y));
+  default:
+    return cnn_activation((bppsa_activation)(kind - CNN_ACTIVATION), true, x) * dy;
   }
 }
 
@@ -59,11 +71,11 @@ __global__ void bppsa_cnn_function(int kind, real slope, int64_t count, const re
   }
 }
 
-/* x is read if the slope depends on it (ReLU, leaky ReLU), y if the slope depends on that. */
+/* x is read if the slope depends on it (ReLU, leaky ReLU, an activation), y if the slope depends on that. */
 template <typename real>
 __global__ void bppsa_cnn_slope(int kind, real slope, int64_t count, const real *__restrict__ x, const real *__restrict__ y,
                                 const real *__restrict__ dy, real *__restrict__ dx) {
-  const bool by_x = kind == BPPSA_OPERATOR_RELU || kind == BPPSA_OPERATOR_LEAKY_RELU;
+  const bool by_x = kind == BPPSA_OPERATOR_RELU || kind == BPPSA_OPERATOR_LEAKY_RELU || kind >= CNN_ACTIVATION;
   BPPSA_UNROLL
   for (int r = 0; r < CNN_ROUNDS; ++r) {
     const int64_t i = cnn_index(r);
@@ -75,7 +87,8 @@ __global__ void bppsa_cnn_slope(int kind, real slope, int64_t count, const real 
 
 /* ---- pools ---- */
 
-/* Positions of input and output along an axis, the window, and how an average counts padding. */
+/* Positions of input and output along an axis, the window, and how an average counts padding. stride 0: an adaptive pool, whose
+ * windows follow from `in` and `out`. */
 struct cnn_axis {
   int in, out, kernel, stride, dilation, front, back;
 };
@@ -90,6 +103,12 @@ struct cnn_taps {
 };
 __device__ inline cnn_taps cnn_taps_of(const cnn_axis &a, int X) {
   cnn_taps t;
+  if (a.stride == 0) { /* an adaptive pool */
+    t.start = (int)((int64_t)X * a.in / a.out);
+    t.first = 0;
+    t.last = (int)(((int64_t)(X + 1) * a.in + a.out - 1) / a.out) - 1 - t.start;
+    return t;
+  }
   t.start = X * a.stride - a.front;
   t.first = t.start < 0 ? (-t.start + a.dilation - 1) / a.dilation : 0;
   t.last = a.in - 1 < t.start ? -1 : (a.in - 1 - t.start) / a.dilation;
@@ -99,6 +118,9 @@ __device__ inline cnn_taps cnn_taps_of(const cnn_axis &a, int X) {
 
 /* Positions that window X covers along an axis (bppsa_op_pool_extent). */
 __device__ inline int cnn_extent(const cnn_axis &a, bool exclude_pad, int X) {
+  if (a.stride == 0) {
+    return cnn_taps_of(a, X).last + 1;
+  }
   const int start = X * a.stride - a.front, end = start + a.kernel, most = a.in + a.back, stop = end < most ? end : most;
   return exclude_pad ? (stop < a.in ? stop : a.in) - (start > 0 ? start : 0) : stop - start;
 }
@@ -153,6 +175,11 @@ __global__ void bppsa_cnn_pool(cnn_pool p, int64_t count, const real *__restrict
 
 /* Only windows first .. last of an axis can contain position x; with a dilation some of them do not. */
 __device__ inline void cnn_windows(const cnn_axis &a, int x, int *first, int *last) {
+  if (a.stride == 0) {
+    *first = (int)((int64_t)x * a.out / a.in);
+    *last = (int)(((int64_t)(x + 1) * a.out - 1) / a.in);
+    return;
+  }
   const int behind = x + a.front, reach = (a.kernel - 1) * a.dilation;
   *first = behind <= reach ? 0 : (behind - reach + a.stride - 1) / a.stride;
   *last = behind / a.stride < a.out - 1 ? behind / a.stride : a.out - 1;

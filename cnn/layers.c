@@ -5,6 +5,7 @@
 
 #include "core/compute/flush.h"
 #include "core/compute/pool.h"
+#include "jacobian/kernels.h"
 
 enum {
   BLOCK = 4096, /* values of an elementwise task */
@@ -22,16 +23,12 @@ typedef struct {
 
 static pool_window window_at(const bppsa_op *op, const int64_t *out, int64_t X) {
   const int64_t X0 = X / out[2], X1 = X % out[2];
-  pool_window w = {.top = X0 * op->stride[0] - op->padding[0],
-                   .left = X1 * op->stride[1] - op->padding[2],
+  pool_window w = {.top = bppsa_op_window(op, 0, X0),
+                   .left = bppsa_op_window(op, 1, X1),
                    .divisor = bppsa_op_pool_extent(op, 0, X0) * bppsa_op_pool_extent(op, 1, X1)};
   bppsa_op_taps(op, 0, X0, &w.a0, &w.a1);
   bppsa_op_taps(op, 1, X1, &w.b0, &w.b1);
   return w;
-}
-
-static bool is_pool(const bppsa_op *op) {
-  return op->kind == BPPSA_OPERATOR_MAXPOOL2D || op->kind == BPPSA_OPERATOR_AVGPOOL2D;
 }
 
 /* Are all windows 2 x 2, adjacent, and inside the input? */
@@ -46,7 +43,7 @@ static bool is_pairs(const bppsa_op *op) {
 
 /* The number of tasks: planes of pools, blocks of values of other operators. */
 static int64_t tasks_of(const bppsa_layer_call *call) {
-  return is_pool(call->op) ? call->batch * call->op->in[0] : (call->batch * volume(call->out) + BLOCK - 1) / BLOCK;
+  return bppsa_op_is_pool(call->op) ? call->batch * call->op->in[0] : (call->batch * volume(call->out) + BLOCK - 1) / BLOCK;
 }
 
 static int64_t block_values(const bppsa_layer_call *call, int64_t task) {

@@ -19,6 +19,28 @@ int64_t bppsa_cnn_size(const bppsa_cnn_network *network, int64_t i) {
   return shape[0] * shape[1] * shape[2];
 }
 
+const char *bppsa_cnn_layer_word(const bppsa_cnn_layer *layer) {
+  static const char *const words[BPPSA_CNN_NODES] = {
+      [BPPSA_CNN_ADD] = "add", [BPPSA_CNN_MUL] = "mul", [BPPSA_CNN_CONCAT] = "concat", [BPPSA_CNN_SLICE] = "slice"};
+  return layer->node == BPPSA_CNN_OPERATOR ? bppsa_operator_name(layer->op.kind) : words[layer->node];
+}
+
+bppsa_status bppsa_cnn_require_chain(const bppsa_cnn_network *network, const char *what) {
+  BPPSA_REQUIRE(network != NULL && what != NULL);
+  return bppsa_cnn_is_graph(network)
+             ? bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: a graph of layers for %s, expected a chain", network->name, what)
+             : BPPSA_OK;
+}
+
+const bppsa_cnn_layer *bppsa_cnn_network_norm(const bppsa_cnn_network *network) {
+  for (int64_t i = 0; i < network->count; ++i) {
+    if (network->layers[i].op.kind == BPPSA_OPERATOR_BATCHNORM2D) {
+      return &network->layers[i];
+    }
+  }
+  return NULL;
+}
+
 int32_t bppsa_cnn_weight_shape(const bppsa_cnn_layer *layer, int64_t shape[4]) {
   const bppsa_op *op = &layer->op;
   shape[0] = op->out_channels;
@@ -50,6 +72,8 @@ void bppsa_cnn_network_free(bppsa_cnn_network *network) {
     return;
   }
   bppsa_free(network->layers);
+  bppsa_free(network->input_ptr);
+  bppsa_free(network->inputs);
   *network = (bppsa_cnn_network){0};
 }
 
@@ -96,14 +120,22 @@ bppsa_status bppsa_cnn_network_builtin(const char *name, bppsa_cnn_network *netw
   return bppsa_fail(BPPSA_ERR_ARGUMENT, "network '%s' is unknown, expected lenet5 or vgg11", name);
 }
 
-bppsa_parameter bppsa_cnn_parameter(const bppsa_cnn_layer *layer, bool bias, bppsa_dtype dtype, char name[BPPSA_CNN_PARAMETER]) {
-  int64_t shape[4];
-  bppsa_parameter parameter = {.name = name};
-  const int32_t ndim = bias ? 1 : bppsa_cnn_weight_shape(layer, shape);
-  if (bias) {
-    shape[0] = layer->op.out_channels;
+int64_t bppsa_cnn_parameters(const bppsa_cnn_layer *layer) {
+  if (layer->op.kind == BPPSA_OPERATOR_BATCHNORM2D) {
+    return layer->bias ? 4 : 2;
   }
-  snprintf(name, BPPSA_CNN_PARAMETER, "%s.%s", layer->prefix, bias ? "bias" : "weight");
+  return bppsa_cnn_has_weights(layer) ? 1 + layer->bias : 0;
+}
+
+bppsa_parameter bppsa_cnn_parameter(const bppsa_cnn_layer *layer, int64_t which, bppsa_dtype dtype,
+                                    char name[BPPSA_CNN_PARAMETER]) {
+  static const char *const names[BPPSA_CNN_PARAMETERS] = {"weight", "bias", "running_mean", "running_var"};
+  const bool norm = layer->op.kind == BPPSA_OPERATOR_BATCHNORM2D;
+  const int64_t part = which + (norm && !layer->bias ? 2 : 0);
+  int64_t shape[4] = {norm ? layer->op.in[0] : layer->op.out_channels};
+  const int32_t ndim = norm || part > 0 ? 1 : bppsa_cnn_weight_shape(layer, shape);
+  bppsa_parameter parameter = {.name = name, .statistic = part > 1};
+  snprintf(name, BPPSA_CNN_PARAMETER, "%s.%s", layer->prefix, names[part]);
   parameter.value = parameter.gradient = bppsa_view_make(NULL, dtype, ndim, shape);
   return parameter;
 }
@@ -111,8 +143,21 @@ bppsa_parameter bppsa_cnn_parameter(const bppsa_cnn_layer *layer, bool bias, bpp
 bppsa_status bppsa_cnn_network_copy(const bppsa_cnn_network *from, bppsa_cnn_network *to) {
   BPPSA_REQUIRE(from != NULL && to != NULL && from->layers != NULL);
   bppsa_cnn_network copy = *from;
+  copy.input_ptr = NULL;
+  copy.inputs = NULL;
   BPPSA_TRY(bppsa_cnn_network_reserve(from->count, &copy));
   memcpy(copy.layers, from->layers, (size_t)from->count * sizeof *copy.layers);
+  if (bppsa_cnn_is_graph(from)) {
+    const int64_t edges = from->input_ptr[from->count];
+    copy.input_ptr = bppsa_calloc(from->count + 1, sizeof *copy.input_ptr);
+    copy.inputs = bppsa_calloc(edges, sizeof *copy.inputs);
+    if (copy.input_ptr == NULL || copy.inputs == NULL) {
+      bppsa_cnn_network_free(&copy);
+      return BPPSA_ERR_MEMORY;
+    }
+    memcpy(copy.input_ptr, from->input_ptr, (size_t)(from->count + 1) * sizeof *copy.input_ptr);
+    memcpy(copy.inputs, from->inputs, (size_t)edges * sizeof *copy.inputs);
+  }
   *to = copy;
   return BPPSA_OK;
 }

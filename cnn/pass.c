@@ -1,6 +1,7 @@
 #include "cnn/pass.h"
 
 #include "cnn/layers.h"
+#include "cnn/norm.h"
 
 /* The product y = x Wᵀ + b of a linear operator. */
 static bppsa_linear linear_of(const bppsa_cnn_pass *pass) {
@@ -41,6 +42,11 @@ static bppsa_layer_call call_of(const bppsa_cnn_pass *pass) {
       .op = &pass->about->op, .out = pass->about->out, .dtype = pass->dtype, .threads = pass->threads, .batch = pass->batch};
 }
 
+/* Does the operator leave numbers out in this pass? */
+static bool drops(const bppsa_cnn_pass *pass) {
+  return pass->about->op.kind == BPPSA_OPERATOR_DROPOUT && pass->about->op.dropping && pass->training.samples != NULL;
+}
+
 void bppsa_cnn_pass_forward(const bppsa_cnn_pass *pass, const void *x, const void *weight, const void *bias, int32_t *places,
                             void *y) {
   switch (pass->about->op.kind) {
@@ -53,9 +59,16 @@ void bppsa_cnn_pass_forward(const bppsa_cnn_pass *pass, const void *x, const voi
     bppsa_linear_forward(&l, x, pass->transposed, bias, y);
     break;
   }
+  case BPPSA_OPERATOR_BATCHNORM2D:
+    bppsa_norm_forward(pass, x, y);
+    break;
   default: {
     const bppsa_layer_call call = call_of(pass);
-    bppsa_layer_forward(&call, x, places, y);
+    if (drops(pass)) {
+      bppsa_dropout_apply(pass, x, y);
+    } else {
+      bppsa_layer_forward(&call, x, places, y);
+    }
   }
   }
 }
@@ -71,9 +84,16 @@ void bppsa_cnn_pass_input_gradient(const bppsa_cnn_pass *pass, const void *dy, c
     bppsa_linear_input_gradient(&l, dy, weight, dx);
     break;
   }
+  case BPPSA_OPERATOR_BATCHNORM2D:
+    bppsa_norm_input_gradient(pass, dy, x, dx);
+    break;
   default: {
     const bppsa_layer_call call = call_of(pass);
-    bppsa_layer_backward(&call, dy, x, y, places, dx);
+    if (drops(pass)) {
+      bppsa_dropout_apply(pass, dy, dx);
+    } else {
+      bppsa_layer_backward(&call, dy, x, y, places, dx);
+    }
   }
   }
 }
@@ -81,6 +101,8 @@ void bppsa_cnn_pass_input_gradient(const bppsa_cnn_pass *pass, const void *dy, c
 void bppsa_cnn_pass_weight_gradient(const bppsa_cnn_pass *pass, const void *dy, const void *x, void *dw, void *db) {
   if (pass->about->op.kind == BPPSA_OPERATOR_CONV2D) {
     bppsa_conv_weight_gradient(pass->conv, pass->batch, dy, x, pass->scratch, pass->sums, dw, db);
+  } else if (pass->about->op.kind == BPPSA_OPERATOR_BATCHNORM2D) {
+    bppsa_norm_weight_gradient(pass, dy, x);
   } else {
     const bppsa_linear l = linear_of(pass);
     bppsa_linear_weight_gradient(&l, dy, x, dw, db, pass->sums);

@@ -2,19 +2,8 @@
 #ifndef BPPSA_CNN_PASS_H
 #define BPPSA_CNN_PASS_H
 
-#include "cnn/conv.h"
-#include "cnn/network.h"
+#include "cnn/given.h"
 #include "core/compute/linear.h"
-
-typedef struct {
-  const bppsa_cnn_layer *about;
-  const bppsa_conv *conv; /* conv2d: planned for a batch at least as large */
-  bppsa_dtype dtype;
-  int32_t threads;
-  int64_t batch;                     /* b */
-  int64_t in, out;                   /* values of one sample */
-  void *scratch, *sums, *transposed; /* sizes: bppsa_cnn_pass_room */
-} bppsa_cnn_pass;
 
 /* Raises the bytes of scratch, sums and transposed to what this operator needs. ERR_MEMORY: beyond 64 bits. */
 bppsa_status bppsa_cnn_pass_room(const bppsa_cnn_pass *pass, int64_t *scratch, int64_t *sums, int64_t *transposed);
@@ -26,7 +15,8 @@ void bppsa_cnn_pass_forward(const bppsa_cnn_pass *pass, const void *x, const voi
 /* dx [b][in] from dy [b][out] and the arrays of the forward pass; a cache line behind dy must be readable. */
 void bppsa_cnn_pass_input_gradient(const bppsa_cnn_pass *pass, const void *dy, const void *weight, const void *x, const void *y,
                                    const int32_t *places, void *dx);
-/* The gradients of an operator's weight and bias (NULL: none); a cache line behind dy must be readable. */
+/* The gradients of an operator's weight and bias (NULL: none, or a batch norm's, which are in the pass); a cache line behind dy
+ * must be readable. */
 void bppsa_cnn_pass_weight_gradient(const bppsa_cnn_pass *pass, const void *dy, const void *x, void *dw, void *db);
 
 #endif

@@ -52,6 +52,7 @@ const bppsa_cell bppsa_gru_cell = {
     .widen = widen,
     .cuda = bppsa_gru_cuda,
     .step = &bppsa_gru_step,
+    .takes_panels = true,
 };
 
 const bppsa_step bppsa_gru_step = {

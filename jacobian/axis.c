@@ -79,6 +79,49 @@ bppsa_status bppsa_axis_create(int64_t in, int64_t out, int64_t kernel, int64_t 
   return BPPSA_OK;
 }
 
+/* Input x is in the windows X of an adaptive pool with floor(X in / out) <= x < ceil((X + 1) in / out). */
+static bppsa_status fill_adaptive(const bppsa_op *op, int which, bppsa_axis *axis) {
+  axis->ptr = bppsa_calloc(axis->in + 1, sizeof *axis->ptr);
+  axis->class_of = bppsa_calloc(axis->in, sizeof *axis->class_of);
+  axis->member = bppsa_calloc(axis->in, sizeof *axis->member);
+  if (axis->ptr == NULL || axis->class_of == NULL || axis->member == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t x = 0; x < axis->in; ++x) {
+    axis->ptr[x + 1] = axis->ptr[x] + ((x + 1) * axis->out - 1) / axis->in - x * axis->out / axis->in + 1;
+    axis->class_of[x] = (int32_t)x; /* every position is a class of its own */
+    axis->member[x] = (int32_t)x;
+  }
+  axis->classes = axis->in;
+  axis->output = bppsa_calloc(axis->ptr[axis->in], sizeof *axis->output);
+  axis->tap = bppsa_calloc(axis->ptr[axis->in], sizeof *axis->tap);
+  if (axis->output == NULL || axis->tap == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t x = 0; x < axis->in; ++x) {
+    for (int64_t e = axis->ptr[x], X = x * axis->out / axis->in; e < axis->ptr[x + 1]; ++e, ++X) {
+      axis->output[e] = (int32_t)X;
+      axis->tap[e] = (int32_t)(x - bppsa_op_window(op, which, X));
+    }
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_axis_of(const bppsa_op *op, int axis, int64_t out, bppsa_axis *made) {
+  const int64_t in = op->in[axis + 1];
+  if (op->kind != BPPSA_OPERATOR_ADAPTIVE_AVGPOOL2D && op->kind != BPPSA_OPERATOR_GLOBAL_AVGPOOL) {
+    return bppsa_axis_create(in, out, op->kernel[axis], op->stride[axis], op->dilation[axis], op->padding[2 * axis], made);
+  }
+  bppsa_axis adaptive = {.in = in, .out = out, .kernel = in};
+  const bppsa_status status = fill_adaptive(op, axis, &adaptive);
+  if (status != BPPSA_OK) {
+    bppsa_axis_free(&adaptive);
+    return status;
+  }
+  *made = adaptive;
+  return BPPSA_OK;
+}
+
 void bppsa_axis_free(bppsa_axis *axis) {
   bppsa_free(axis->ptr);
   bppsa_free(axis->output);

@@ -11,11 +11,25 @@ typedef void (*fill_fn)(const bppsa_jacobian *j, const bppsa_jacobian_operands *
 typedef enum { FAMILY_CONV = 0, FAMILY_POOL, FAMILY_DIAGONAL, FAMILY_STEP, FAMILIES } family;
 
 static const family families[BPPSA_OPERATOR_COUNT] = {
-    [BPPSA_OPERATOR_CONV2D] = FAMILY_CONV,      [BPPSA_OPERATOR_LINEAR] = FAMILY_CONV,
-    [BPPSA_OPERATOR_RELU] = FAMILY_DIAGONAL,    [BPPSA_OPERATOR_LEAKY_RELU] = FAMILY_DIAGONAL,
-    [BPPSA_OPERATOR_TANH] = FAMILY_DIAGONAL,    [BPPSA_OPERATOR_SIGMOID] = FAMILY_DIAGONAL,
-    [BPPSA_OPERATOR_MAXPOOL2D] = FAMILY_POOL,   [BPPSA_OPERATOR_AVGPOOL2D] = FAMILY_POOL,
-    [BPPSA_OPERATOR_FLATTEN] = FAMILY_DIAGONAL, [BPPSA_OPERATOR_STEP] = FAMILY_STEP,
+    [BPPSA_OPERATOR_CONV2D] = FAMILY_CONV,
+    [BPPSA_OPERATOR_LINEAR] = FAMILY_CONV,
+    [BPPSA_OPERATOR_RELU] = FAMILY_DIAGONAL,
+    [BPPSA_OPERATOR_LEAKY_RELU] = FAMILY_DIAGONAL,
+    [BPPSA_OPERATOR_TANH] = FAMILY_DIAGONAL,
+    [BPPSA_OPERATOR_SIGMOID] = FAMILY_DIAGONAL,
+    [BPPSA_OPERATOR_MAXPOOL2D] = FAMILY_POOL,
+    [BPPSA_OPERATOR_AVGPOOL2D] = FAMILY_POOL,
+    [BPPSA_OPERATOR_FLATTEN] = FAMILY_DIAGONAL,
+    [BPPSA_OPERATOR_RELU6] = FAMILY_DIAGONAL,
+    [BPPSA_OPERATOR_HARDSIGMOID] = FAMILY_DIAGONAL,
+    [BPPSA_OPERATOR_HARDSWISH] = FAMILY_DIAGONAL,
+    [BPPSA_OPERATOR_SILU] = FAMILY_DIAGONAL,
+    [BPPSA_OPERATOR_GELU] = FAMILY_DIAGONAL,
+    [BPPSA_OPERATOR_ADAPTIVE_AVGPOOL2D] = FAMILY_POOL,
+    [BPPSA_OPERATOR_GLOBAL_AVGPOOL] = FAMILY_POOL,
+    [BPPSA_OPERATOR_BATCHNORM2D] = FAMILY_DIAGONAL,
+    [BPPSA_OPERATOR_DROPOUT] = FAMILY_DIAGONAL,
+    [BPPSA_OPERATOR_STEP] = FAMILY_STEP,
 };
 
 /* [family][f64] */
@@ -50,8 +64,8 @@ bppsa_status bppsa_jacobian_diagonal_create(bppsa_jacobian *j) {
     identity.col[x] = (int32_t)x;
   }
   BPPSA_TRY(bppsa_csr_from_blocks(in[0], in[0], in[0], &identity, &j->pattern));
-  j->pattern.identity = j->op.kind == BPPSA_OPERATOR_FLATTEN;
-  j->shared = j->pattern.identity;
+  j->pattern.identity = bppsa_op_is_identity(&j->op);
+  j->shared = bppsa_op_shares_values(&j->op);
   return j->symbolic ? BPPSA_OK : bppsa_csr_expand(&j->pattern, j->threads);
 }
 
@@ -146,6 +160,9 @@ static const char *missing_operand(const bppsa_jacobian *j, const bppsa_jacobian
            : o->bias_ih == NULL || o->bias_hh == NULL                     ? "bias"
            : o->inputs > 0 && (o->weights_ih == NULL || o->input == NULL) ? "input and its weights"
                                                                           : NULL;
+  }
+  if (bppsa_op_is_scaled(&j->op)) {
+    return o->scale == NULL ? "scale" : NULL;
   }
   const bool slope = kind == BPPSA_OPERATOR_TANH || kind == BPPSA_OPERATOR_SIGMOID;
   return !j->shared && o->input == NULL && !(slope && o->output != NULL) ? "input" : NULL;

@@ -1,9 +1,9 @@
 /* Generators: make the transposed Jacobian of an operator directly in CSR (BPPSA §3.4, appendix D).
  *
  * A generator is planned once from the operator's attributes; the plan is the pattern, which the batch shares. Values can then be
- * filled any number of times without allocating. Values of a convolution, a linear operator or an average pool depend on
- * weights alone, and the samples share them; values of the other operators differ from sample to sample. Patterns are exact: no
- * column outside the image, no entry twice, columns increase.
+ * filled any number of times without allocating. Values of a convolution, a linear operator, an average pool or a batch
+ * norm with given statistics depend on no activation, and the samples share them; values of the other operators differ from sample
+ * to sample. Patterns are exact: no column outside the image, no entry twice, columns increase.
  *
  * On a GPU the pattern stays in host memory, and operands and values are in GPU memory. A fill is queued on the device's stream and
  * returns before it is done; a CUDA graph may record it. Its bits are the CPU's, except that NaN may have another payload.
@@ -29,6 +29,8 @@ typedef struct {
   const void *weights; /* conv2d, linear, step (W_hh [G·H][H]) */
   const void *input;   /* [B][C][H][W]: relu, leaky_relu, maxpool2d, and tanh and sigmoid without output. step: x [B][I] */
   const void *output;  /* tanh, sigmoid: [B][C][H][W], or NULL */
+  /* batchnorm2d: w / sqrt(v + epsilon) of each channel [C]. dropout that drops: 0 or 1 / (1 - p) for each number [B][C][H][W] */
+  const void *scale;
   /* step */
   int64_t inputs;                /* I >= 0 */
   const void *state;             /* h_{-1} [B][H] */

@@ -287,13 +287,29 @@ diagonal_slope slope_of(const bppsa_op *op, bool output) {
     return output ? SLOPE_TANH_OUTPUT : SLOPE_TANH;
   case BPPSA_OPERATOR_SIGMOID:
     return output ? SLOPE_SIGMOID_OUTPUT : SLOPE_SIGMOID;
+  case BPPSA_OPERATOR_RELU6:
+  case BPPSA_OPERATOR_HARDSIGMOID:
+  case BPPSA_OPERATOR_HARDSWISH:
+  case BPPSA_OPERATOR_SILU:
+  case BPPSA_OPERATOR_GELU:
+    return (diagonal_slope)(SLOPE_ACTIVATION + bppsa_activation_of(op));
   default: /* flatten */
     return SLOPE_ONE;
   }
 }
 
+template <typename real> bppsa_status fill_scale(const bppsa_jacobian *j, const bppsa_jacobian_operands *o, real *values) {
+  const int64_t count = j->pattern.nnz * (j->shared ? 1 : o->batch), plane = j->shared ? j->op.in[1] * j->op.in[2] : 1;
+  BPPSA_LAUNCH(bppsa_jacobian_scale<real>, (unsigned)least(parts_of(count, THREADS), MANY_BLOCKS), THREADS, 0, j->gpu->stream,
+               count, plane, (const real *)o->scale, values);
+  return launched();
+}
+
 template <typename real> bppsa_status fill_diagonal(const bppsa_jacobian *j, const bppsa_jacobian_operands *o, real *values) {
   enum { WIDE = 16 / sizeof(real) };
+  if (bppsa_op_is_scaled(&j->op)) {
+    return fill_scale<real>(j, o, values);
+  }
   const int64_t count = j->pattern.nnz * (j->shared ? 1 : o->batch);
   const bool smooth = j->op.kind == BPPSA_OPERATOR_TANH || j->op.kind == BPPSA_OPERATOR_SIGMOID;
   const diagonal_slope kind = slope_of(&j->op, o->output != NULL);
@@ -385,6 +401,8 @@ template <typename real> bppsa_status fill(const bppsa_jacobian *j, const bppsa_
     return fill_conv(j, o, values);
   case BPPSA_OPERATOR_MAXPOOL2D:
   case BPPSA_OPERATOR_AVGPOOL2D:
+  case BPPSA_OPERATOR_ADAPTIVE_AVGPOOL2D:
+  case BPPSA_OPERATOR_GLOBAL_AVGPOOL:
     return fill_pool(j, o, values);
   case BPPSA_OPERATOR_STEP:
     return fill_step(j, o, values);
@@ -399,6 +417,8 @@ bppsa_status create(const bppsa_jacobian *j, bppsa_jacobian_gpu *gpu) {
   case BPPSA_OPERATOR_LINEAR:
     return create_conv(j, gpu);
   case BPPSA_OPERATOR_AVGPOOL2D:
+  case BPPSA_OPERATOR_ADAPTIVE_AVGPOOL2D:
+  case BPPSA_OPERATOR_GLOBAL_AVGPOOL:
     return create_average(j, gpu);
   case BPPSA_OPERATOR_MAXPOOL2D:
     return create_largest(j, gpu);

@@ -23,6 +23,8 @@ typedef struct {
 
 bppsa_status bppsa_axis_create(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t dilation, int64_t padding,
                                bppsa_axis *axis);
+/* The axis of a pool or a convolution (0: height, 1: width), with `out` positions. */
+bppsa_status bppsa_axis_of(const bppsa_op *op, int axis, int64_t out, bppsa_axis *made);
 void bppsa_axis_free(bppsa_axis *axis);
 /* The pattern of positions of two axes: row (x0, x1) holds the columns (X0, X1) for every X0 that x0 reaches and every X1 that x1
  * reaches. */

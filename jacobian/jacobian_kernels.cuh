@@ -12,6 +12,7 @@
 
 #include "core/compute/launch.cuh"
 #include "core/compute/squash.h"
+#include "jacobian/activation.h"
 
 /* N reals that one instruction moves. */
 template <typename real, int N> struct alignas(N * sizeof(real)) jacobian_pack { real v[N]; };
@@ -172,7 +173,16 @@ template <typename real, int N, conv_source SOURCE> __global__ void bppsa_jacobi
 
 /* ---- elementwise operators: one read and one write of N reals ---- */
 
-enum diagonal_slope { SLOPE_ONE, SLOPE_RELU, SLOPE_LEAKY, SLOPE_TANH, SLOPE_TANH_OUTPUT, SLOPE_SIGMOID, SLOPE_SIGMOID_OUTPUT };
+enum diagonal_slope {
+  SLOPE_ONE,
+  SLOPE_RELU,
+  SLOPE_LEAKY,
+  SLOPE_TANH,
+  SLOPE_TANH_OUTPUT,
+  SLOPE_SIGMOID,
+  SLOPE_SIGMOID_OUTPUT,
+  SLOPE_ACTIVATION /* and a bppsa_activation more */
+};
 
 __device__ inline float tanh_slope_of(float x) {
   return bppsa_squash_tanh_slope_f32(x);
@@ -185,6 +195,13 @@ __device__ inline float sigmoid_slope_of(float x) {
 }
 __device__ inline double sigmoid_slope_of(double x) {
   return bppsa_squash_sigmoid_slope_f64(x);
+}
+
+__device__ inline float activation_slope_of(bppsa_activation f, float x) {
+  return bppsa_activation_slope_f32(f, x);
+}
+__device__ inline double activation_slope_of(bppsa_activation f, double x) {
+  return bppsa_activation_slope_f64(f, x);
 }
 
 /* x is the input, or the output if the kind says so. All threads have the same kind. */
@@ -202,8 +219,10 @@ template <typename real> __device__ inline real diagonal_value(diagonal_slope ki
     return sigmoid_slope_of(x);
   case SLOPE_SIGMOID_OUTPUT:
     return x * (1 - x);
-  default:
+  case SLOPE_ONE:
     return 1;
+  default:
+    return activation_slope_of((bppsa_activation)(kind - SLOPE_ACTIVATION), x);
   }
 }
 
@@ -227,6 +246,14 @@ __global__ void bppsa_jacobian_diagonal(diagonal_slope kind, real slope, int64_t
   if (first < count - packs * N) {
     const int64_t i = packs * N + first;
     values[i] = diagonal_value(kind, slope, from != NULL ? from[i] : (real)0);
+  }
+}
+
+/* Factors that the caller gives: one of every `plane` values, or of every value where plane is 1. */
+template <typename real> __global__ void bppsa_jacobian_scale(int64_t count, int64_t plane, const real *scale, real *values) {
+  const int64_t first = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, threads = (int64_t)gridDim.x * blockDim.x;
+  for (int64_t i = first; i < count; i += threads) {
+    values[i] = scale[i / plane];
   }
 }
 

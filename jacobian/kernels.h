@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "core/compute/simd.h"
+#include "jacobian/activation.h"
 
 #define BPPSA_JACOBIAN_KERNELS(real, suffix)                                                                                     \
   typedef struct {                                                                                                               \
@@ -16,6 +17,9 @@
     /* y[i] = 1 - tanh(x[i])², and s (1 - s) of the logistic function s (core/compute/squash.h) */                              \
     void (*tanh_slope)(int64_t count, const real *x, real *y);                                                                   \
     void (*sigmoid_slope)(int64_t count, const real *x, real *y);                                                                \
+    /* y[i] = f(x[i]), and f'(x[i]), of an activation (jacobian/activation.h) */                                                 \
+    void (*activation)(bppsa_activation f, int64_t count, const real *x, real *y);                                               \
+    void (*activation_slope)(bppsa_activation f, int64_t count, const real *x, real *y);                                         \
     /* Two input rows a, b of windows of 2 x 2: 1 at each window's largest value, else 0 (jacobian.h says which of equals) */    \
     void (*pairs)(int64_t windows, const real *a, const real *b, real *ya, real *yb);                                            \
     /* sum[slot[j]] += a b[j], j < n; no slot appears twice */                                                                   \

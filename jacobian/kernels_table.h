@@ -11,7 +11,8 @@
 
 #define FUNCTIONS(suffix)                                                                                                        \
   {                                                                                                                              \
-    .relu = relu_##suffix, .tanh_slope = tanh_slope_##suffix, .sigmoid_slope = sigmoid_slope_##suffix, .pairs = pairs_##suffix,  \
+    .relu = relu_##suffix, .tanh_slope = tanh_slope_##suffix, .sigmoid_slope = sigmoid_slope_##suffix,                           \
+    .activation = activation_##suffix, .activation_slope = activation_slope_##suffix, .pairs = pairs_##suffix,                   \
     .scatter16 = scatter16_##suffix, .scatter32 = scatter32_##suffix, .gather = gather_##suffix                                  \
   }
 

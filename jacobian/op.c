@@ -1,15 +1,30 @@
 #include "jacobian/op.h"
 
+#include <float.h>
 #include <string.h>
 
 #include "core/base/alloc.h"
 
 static const char *const names[BPPSA_OPERATOR_COUNT] = {
-    [BPPSA_OPERATOR_CONV2D] = "conv2d",       [BPPSA_OPERATOR_LINEAR] = "linear",
-    [BPPSA_OPERATOR_RELU] = "relu",           [BPPSA_OPERATOR_LEAKY_RELU] = "leaky_relu",
-    [BPPSA_OPERATOR_TANH] = "tanh",           [BPPSA_OPERATOR_SIGMOID] = "sigmoid",
-    [BPPSA_OPERATOR_MAXPOOL2D] = "maxpool2d", [BPPSA_OPERATOR_AVGPOOL2D] = "avgpool2d",
-    [BPPSA_OPERATOR_FLATTEN] = "flatten",     [BPPSA_OPERATOR_STEP] = "step",
+    [BPPSA_OPERATOR_CONV2D] = "conv2d",
+    [BPPSA_OPERATOR_LINEAR] = "linear",
+    [BPPSA_OPERATOR_RELU] = "relu",
+    [BPPSA_OPERATOR_LEAKY_RELU] = "leaky_relu",
+    [BPPSA_OPERATOR_TANH] = "tanh",
+    [BPPSA_OPERATOR_SIGMOID] = "sigmoid",
+    [BPPSA_OPERATOR_MAXPOOL2D] = "maxpool2d",
+    [BPPSA_OPERATOR_AVGPOOL2D] = "avgpool2d",
+    [BPPSA_OPERATOR_FLATTEN] = "flatten",
+    [BPPSA_OPERATOR_RELU6] = "relu6",
+    [BPPSA_OPERATOR_HARDSIGMOID] = "hardsigmoid",
+    [BPPSA_OPERATOR_HARDSWISH] = "hardswish",
+    [BPPSA_OPERATOR_SILU] = "silu",
+    [BPPSA_OPERATOR_GELU] = "gelu",
+    [BPPSA_OPERATOR_ADAPTIVE_AVGPOOL2D] = "adaptive_avgpool2d",
+    [BPPSA_OPERATOR_GLOBAL_AVGPOOL] = "global_avgpool",
+    [BPPSA_OPERATOR_BATCHNORM2D] = "batchnorm2d",
+    [BPPSA_OPERATOR_DROPOUT] = "dropout",
+    [BPPSA_OPERATOR_STEP] = "step",
 };
 
 bppsa_op bppsa_op_default(bppsa_operator kind) {
@@ -20,7 +35,11 @@ bppsa_op bppsa_op_default(bppsa_operator kind) {
                     .stride = {1, 1},
                     .dilation = {1, 1},
                     .groups = 1,
-                    .slope = 0.01};
+                    .slope = 0.01,
+                    .size = {1, 1},
+                    .epsilon = 1e-5,
+                    .momentum = 0.1,
+                    .p = 0.5};
 }
 
 const char *bppsa_operator_name(bppsa_operator kind) {
@@ -42,8 +61,34 @@ bppsa_status bppsa_operator_parse(const char *name, bppsa_operator *kind) {
   return bppsa_fail(BPPSA_ERR_ARGUMENT, "operator '%s' is unknown, expected one such as conv2d, relu or maxpool2d", name);
 }
 
-static bool is_pool(bppsa_operator kind) {
+/* Pools whose windows a kernel, a stride and padding describe. */
+static bool has_kernel(bppsa_operator kind) {
   return kind == BPPSA_OPERATOR_MAXPOOL2D || kind == BPPSA_OPERATOR_AVGPOOL2D;
+}
+
+static bool is_adaptive(const bppsa_op *op) {
+  return op->kind == BPPSA_OPERATOR_ADAPTIVE_AVGPOOL2D || op->kind == BPPSA_OPERATOR_GLOBAL_AVGPOOL;
+}
+
+bool bppsa_op_is_mean(const bppsa_op *op) {
+  return op->kind == BPPSA_OPERATOR_AVGPOOL2D || is_adaptive(op);
+}
+
+bool bppsa_op_is_pool(const bppsa_op *op) {
+  return op->kind == BPPSA_OPERATOR_MAXPOOL2D || bppsa_op_is_mean(op);
+}
+
+bool bppsa_op_is_identity(const bppsa_op *op) {
+  return op->kind == BPPSA_OPERATOR_FLATTEN || (op->kind == BPPSA_OPERATOR_DROPOUT && !op->dropping);
+}
+
+bool bppsa_op_is_scaled(const bppsa_op *op) {
+  return op->kind == BPPSA_OPERATOR_BATCHNORM2D || (op->kind == BPPSA_OPERATOR_DROPOUT && op->dropping);
+}
+
+bool bppsa_op_shares_values(const bppsa_op *op) {
+  return op->kind == BPPSA_OPERATOR_CONV2D || op->kind == BPPSA_OPERATOR_LINEAR || op->kind == BPPSA_OPERATOR_BATCHNORM2D ||
+         bppsa_op_is_mean(op) || bppsa_op_is_identity(op);
 }
 
 /* Checks the number of values: an int32 column must be able to name each. */
@@ -76,7 +121,7 @@ static bppsa_status check_window(const bppsa_op *op) {
     BPPSA_TRY(check_attribute(op, "dilation", op->dilation[axis], 1));
     BPPSA_TRY(check_attribute(op, "padding", op->padding[2 * axis], 0));
     BPPSA_TRY(check_attribute(op, "padding", op->padding[2 * axis + 1], 0));
-    for (int end = 0; end < 2 && is_pool(op->kind); ++end) {
+    for (int end = 0; end < 2 && has_kernel(op->kind); ++end) {
       if (op->padding[2 * axis + end] > op->kernel[axis] / 2) { /* a window could see nothing but padding */
         return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: padding %lld, expected at most half the kernel of %lld", bppsa_op_name(op),
                           (long long)op->padding[2 * axis + end], (long long)op->kernel[axis]);
@@ -90,7 +135,7 @@ static bppsa_status check_window(const bppsa_op *op) {
  * begin behind the input and its padding in front. */
 static bppsa_status window_shape(const bppsa_op *op, int64_t out[3]) {
   BPPSA_TRY(check_window(op));
-  const bool ceil_mode = op->ceil_mode && is_pool(op->kind);
+  const bool ceil_mode = op->ceil_mode && has_kernel(op->kind);
   for (int axis = 0; axis < 2; ++axis) {
     const int64_t in = op->in[axis + 1], front = op->padding[2 * axis], s = op->stride[axis];
     const int64_t room = in + front + op->padding[2 * axis + 1] - op->dilation[axis] * (op->kernel[axis] - 1) - 1;
@@ -109,6 +154,30 @@ static bppsa_status window_shape(const bppsa_op *op, int64_t out[3]) {
     out[axis + 1] = count;
   }
   return BPPSA_OK;
+}
+
+static bppsa_status adaptive_shape(const bppsa_op *op, int64_t out[3]) {
+  for (int axis = 0; axis < 2; ++axis) {
+    BPPSA_TRY(check_attribute(op, "output size", op->size[axis], 1));
+    if (op->kind == BPPSA_OPERATOR_GLOBAL_AVGPOOL && op->size[axis] != 1) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "global_avgpool: output size %lld x %lld, expected 1 x 1", (long long)op->size[0],
+                        (long long)op->size[1]);
+    }
+    out[axis + 1] = op->size[axis];
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status check_reals(const bppsa_op *op) {
+  if (op->kind == BPPSA_OPERATOR_DROPOUT && !(op->p >= 0 && op->p < 1)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "dropout: p %g, expected a number from 0 to below 1", op->p);
+  }
+  if (!(op->epsilon >= 0 && op->epsilon <= DBL_MAX)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: eps %g, expected a finite number of 0 or more", bppsa_op_name(op), op->epsilon);
+  }
+  return op->momentum >= 0 && op->momentum <= 1
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: momentum %g, expected a number from 0 to 1", bppsa_op_name(op), op->momentum);
 }
 
 /* Checks that the number of weights fits into 64 bits. */
@@ -163,6 +232,14 @@ bppsa_status bppsa_op_shape(const bppsa_op *op, int64_t out[3]) {
                         bppsa_op_name(op), (long long)op->in[0], op->step->diagonal ? "" : ", without a diagonal");
     }
     break;
+  case BPPSA_OPERATOR_GLOBAL_AVGPOOL:
+  case BPPSA_OPERATOR_ADAPTIVE_AVGPOOL2D:
+    BPPSA_TRY(adaptive_shape(op, shape));
+    break;
+  case BPPSA_OPERATOR_BATCHNORM2D:
+  case BPPSA_OPERATOR_DROPOUT:
+    BPPSA_TRY(check_reals(op));
+    break;
   case BPPSA_OPERATOR_FLATTEN:
     shape[0] *= shape[1] * shape[2];
     shape[1] = shape[2] = 1;
@@ -176,7 +253,16 @@ bppsa_status bppsa_op_shape(const bppsa_op *op, int64_t out[3]) {
   return BPPSA_OK;
 }
 
+int64_t bppsa_op_window(const bppsa_op *op, int axis, int64_t X) {
+  return is_adaptive(op) ? X * op->in[axis + 1] / op->size[axis] : X * op->stride[axis] - op->padding[2 * axis];
+}
+
 void bppsa_op_taps(const bppsa_op *op, int axis, int64_t X, int64_t *first, int64_t *last) {
+  if (is_adaptive(op)) {
+    *first = 0;
+    *last = ((X + 1) * op->in[axis + 1] + op->size[axis] - 1) / op->size[axis] - 1 - bppsa_op_window(op, axis, X);
+    return;
+  }
   const int64_t start = X * op->stride[axis] - op->padding[2 * axis], d = op->dilation[axis];
   *first = start < 0 ? (-start + d - 1) / d : 0;
   *last = op->in[axis + 1] - 1 < start ? -1 : (op->in[axis + 1] - 1 - start) / d;
@@ -184,7 +270,12 @@ void bppsa_op_taps(const bppsa_op *op, int axis, int64_t X, int64_t *first, int6
 }
 
 int64_t bppsa_op_pool_extent(const bppsa_op *op, int axis, int64_t X) {
-  const int64_t in = op->in[axis + 1], start = X * op->stride[axis] - op->padding[2 * axis];
+  const int64_t in = op->in[axis + 1], start = bppsa_op_window(op, axis, X);
+  if (is_adaptive(op)) {
+    int64_t first, last;
+    bppsa_op_taps(op, axis, X, &first, &last);
+    return last + 1;
+  }
   const int64_t end = start + op->kernel[axis], most = in + op->padding[2 * axis + 1];
   const int64_t stop = end < most ? end : most;
   if (!op->exclude_pad) {
@@ -198,7 +289,7 @@ int64_t bppsa_op_pool_extent(const bppsa_op *op, int axis, int64_t X) {
 static int64_t axis_entries(const bppsa_op *op, int axis, int64_t out) {
   const int64_t s = op->stride[axis], d = op->dilation[axis], p = op->padding[2 * axis], in = op->in[axis + 1];
   int64_t sum = 0;
-  if (op->kernel[axis] > out) {
+  if (is_adaptive(op) || op->kernel[axis] > out) {
     for (int64_t X = 0; X < out; ++X) {
       int64_t first, last;
       bppsa_op_taps(op, axis, X, &first, &last);
@@ -227,6 +318,8 @@ bppsa_status bppsa_op_count(const bppsa_op *op, bppsa_op_size *size) {
     /* fall through */
   case BPPSA_OPERATOR_MAXPOOL2D:
   case BPPSA_OPERATOR_AVGPOOL2D:
+  case BPPSA_OPERATOR_ADAPTIVE_AVGPOOL2D:
+  case BPPSA_OPERATOR_GLOBAL_AVGPOOL:
     s.position_entries = axis_entries(op, 0, out[1]);
     if (!bppsa_mul(s.position_entries, axis_entries(op, 1, out[2]), &s.position_entries)) {
       return bppsa_fail(BPPSA_ERR_SHAPE, "%s: the entries of positions do not fit in 64 bits", bppsa_op_name(op));
@@ -266,6 +359,7 @@ int64_t bppsa_op_weights(const bppsa_op *op) {
 }
 
 int64_t bppsa_op_weight_flops(const bppsa_op *op, int64_t nnz) {
-  const bool entries = op->kind == BPPSA_OPERATOR_CONV2D || op->kind == BPPSA_OPERATOR_LINEAR;
+  const bool entries =
+      op->kind == BPPSA_OPERATOR_CONV2D || op->kind == BPPSA_OPERATOR_LINEAR || op->kind == BPPSA_OPERATOR_BATCHNORM2D;
   return 2 * (entries ? nnz : bppsa_op_weights(op));
 }

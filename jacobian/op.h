@@ -22,7 +22,17 @@ typedef enum {
   BPPSA_OPERATOR_MAXPOOL2D,
   BPPSA_OPERATOR_AVGPOOL2D,
   BPPSA_OPERATOR_FLATTEN,
-  BPPSA_OPERATOR_STEP, /* one step of a recurrent cell, from a state of size C to the next; op.step is the cell's table */
+  BPPSA_OPERATOR_RELU6,       /* min(max(x, 0), 6) */
+  BPPSA_OPERATOR_HARDSIGMOID, /* relu6(x + 3) / 6 */
+  BPPSA_OPERATOR_HARDSWISH,   /* x relu6(x + 3) / 6 */
+  BPPSA_OPERATOR_SILU,        /* x / (1 + e^-x) */
+  BPPSA_OPERATOR_GELU,
+  /* x Φ(x), Φ the standard normal distribution, or its approximation by tanh */
+  BPPSA_OPERATOR_ADAPTIVE_AVGPOOL2D, /* output X is the mean of the inputs floor(X in / out) .. ceil((X + 1) in / out) - 1 */
+  BPPSA_OPERATOR_GLOBAL_AVGPOOL,     /* the same with an output of 1 x 1 */
+  BPPSA_OPERATOR_BATCHNORM2D, /* y = w (x - m) / sqrt(v + epsilon) + b with numbers w, b and given statistics m, v of a channel */
+  BPPSA_OPERATOR_DROPOUT,     /* while it drops, 0 with probability p and otherwise x / (1 - p); else the identity */
+  BPPSA_OPERATOR_STEP,        /* one step of a recurrent cell, from a state of size C to the next; op.step is the cell's table */
   BPPSA_OPERATOR_COUNT
 } bppsa_operator;
 
@@ -57,13 +67,19 @@ typedef struct {
   int64_t kernel[2], stride[2], dilation[2]; /* along height and width: conv2d, pools */
   int64_t padding[4];                        /* top, bottom, left, right */
   int64_t groups;                            /* conv2d */
+  int64_t size[2];                           /* adaptive_avgpool2d: height and width of the output; global_avgpool: 1 x 1 */
   bool ceil_mode;                            /* pools: a window that begins inside counts even if it ends outside */
   bool exclude_pad;                          /* avgpool2d: padding does not count in the divisor */
   bool relu;                                 /* step: the cell's nonlinearity is ReLU */
   double slope;                              /* leaky_relu, for inputs below 0 */
+  double epsilon, momentum;                  /* batchnorm2d: added to the variance; the weight of a batch in running statistics */
+  double p;                                  /* dropout */
+  bool dropping;                             /* dropout: numbers are left out, so that Jᵀ has values */
+  bool approximate; /* gelu: x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2, PyTorch's approximate="tanh" */
 } bppsa_op;
 
-/* An operator with kernel, stride, dilation and groups 1, no padding, slope 0.01, shape 1 x 1 x 1. A pool's stride is not taken
+/* An operator with kernel, stride, dilation and groups 1, no padding, slope 0.01, output size, epsilon 1e-5, momentum 0.1, p 0.5,
+ * shape 1 x 1 x 1. A pool's stride is not taken
  * from its kernel. */
 bppsa_op bppsa_op_default(bppsa_operator kind);
 
@@ -78,6 +94,19 @@ bppsa_status bppsa_operator_parse(const char *name, bppsa_operator *kind); /* ER
  * output without positions, inputs or outputs beyond 2^31 - 1 values. */
 bppsa_status bppsa_op_shape(const bppsa_op *op, int64_t out[3]);
 
+/* Pools of any kind, and those that take means. */
+bool bppsa_op_is_pool(const bppsa_op *op);
+bool bppsa_op_is_mean(const bppsa_op *op);
+/* Is Jᵀ the identity, whose values are never stored? */
+bool bppsa_op_is_identity(const bppsa_op *op);
+/* Do all samples share the values of Jᵀ, since these depend on no activation? */
+bool bppsa_op_shares_values(const bppsa_op *op);
+
+/* Are the values of a diagonal Jᵀ factors that the caller computes: batchnorm2d, and dropout that drops? */
+bool bppsa_op_is_scaled(const bppsa_op *op);
+
+/* The position of tap 0 of output X along an axis, in front of the input where it is negative. */
+int64_t bppsa_op_window(const bppsa_op *op, int axis, int64_t X);
 /* The first and the last tap of output X along an axis (0: height, 1: width) that lie inside the input, for conv2d and pools;
  * first > last: none does. */
 void bppsa_op_taps(const bppsa_op *op, int axis, int64_t X, int64_t *first, int64_t *last);
@@ -99,8 +128,8 @@ int64_t bppsa_op_units(const bppsa_op *op);
 /* Number of weights on which the Jacobian depends: conv2d, linear, step; 0 for the others. */
 int64_t bppsa_op_weights(const bppsa_op *op);
 /* FLOPs of the gradient of the operator's weights for one sample: 2 for each pair of an input and an output that a weight joins.
- * conv2d and linear have as many pairs as their Jacobian has entries (nnz), so a pruned weight costs none; 0 for operators
- * without weights. */
+ * conv2d, linear and batchnorm2d, which is taken to have weights, have as many pairs as their Jacobian has entries (nnz), so a
+ * pruned weight costs none; 0 for operators without weights. */
 int64_t bppsa_op_weight_flops(const bppsa_op *op, int64_t nnz);
 
 #ifdef __cplusplus

@@ -10,10 +10,9 @@
 
 bppsa_status bppsa_jacobian_pool_create(bppsa_jacobian *j) {
   const bppsa_op *op = &j->op;
-  j->shared = op->kind == BPPSA_OPERATOR_AVGPOOL2D;
+  j->shared = bppsa_op_shares_values(op);
   for (int axis = 0; axis < 2; ++axis) {
-    BPPSA_TRY(bppsa_axis_create(op->in[axis + 1], j->out[axis + 1], op->kernel[axis], op->stride[axis], op->dilation[axis],
-                                op->padding[2 * axis], &j->axes[axis]));
+    BPPSA_TRY(bppsa_axis_of(op, axis, j->out[axis + 1], &j->axes[axis]));
   }
   bppsa_csr positions;
   BPPSA_TRY(bppsa_axis_positions(j->axes, &positions));

@@ -30,6 +30,7 @@ const bppsa_cell bppsa_lstm_cell = {
     .deltas = {deltas_f32, deltas_f64},
     .cuda = bppsa_lstm_cuda,
     .step = &bppsa_lstm_step,
+    .takes_panels = true,
 };
 
 const bppsa_step bppsa_lstm_step = {

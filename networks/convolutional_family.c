@@ -1,4 +1,4 @@
-/* The family of convolutional networks: a chain of operators, whose last one is the head, and a mask of its weights. */
+/* The family of convolutional networks: a chain or a graph of operators, whose last one is the head, and a mask of its weights. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -109,7 +109,10 @@ bppsa_cnn_config bppsa_network_cnn_config(const bppsa_network *network, const bp
                             .optimizer_slots = config->optimizer_slots,
                             .delayed = config->delayed,
                             .mask_count = network->mask_count,
-                            .masks = network->masks};
+                            .masks = network->masks,
+                            .dropping = config->training,
+                            .batch_statistics = config->training && config->batch_statistics,
+                            .dropout_seed = config->dropout_seed};
 }
 
 static bppsa_status infer(const char *where, const bppsa_network *network, int64_t count, const bppsa_named_view *tensors,
@@ -260,13 +263,36 @@ static uLong layer_checksum(uLong sum, const bppsa_cnn_layer *layer) {
   sum = checksum(checksum(sum, 2, o->kernel), 2, o->stride);
   sum = checksum(checksum(sum, 2, o->dilation), 4, o->padding);
   sum = crc32_z(sum, (const Bytef *)&o->slope, sizeof o->slope);
+  /* What only later operators have: the sums of networks without them stay as they were. */
+  if (o->approximate) {
+    sum = checksum(sum, 1, (int64_t[]){1});
+  }
+  if (o->kind == BPPSA_OPERATOR_ADAPTIVE_AVGPOOL2D) {
+    sum = checksum(sum, 2, o->size);
+  }
+  if (o->kind == BPPSA_OPERATOR_BATCHNORM2D || o->kind == BPPSA_OPERATOR_DROPOUT) {
+    const double reals[] = {o->epsilon, o->momentum, o->p};
+    sum = crc32_z(sum, (const Bytef *)reals, sizeof reals);
+  }
   return crc32_z(sum, (const Bytef *)layer->prefix, strlen(layer->prefix) + 1);
+}
+
+/* The same for what makes a layer one of a graph. */
+static uLong input_checksum(uLong sum, const bppsa_cnn_network *layers, int64_t i) {
+  const bppsa_cnn_layer *layer = &layers->layers[i];
+  const int64_t numbers[] = {(int64_t)layer->node, layer->first, bppsa_cnn_input_count(layers, i)};
+  sum = checksum(sum, (int64_t)(sizeof numbers / sizeof numbers[0]), numbers);
+  for (int64_t k = 0; k < bppsa_cnn_input_count(layers, i); ++k) {
+    sum = checksum(sum, 1, &(int64_t){bppsa_cnn_input_of(layers, i, k)});
+  }
+  return sum;
 }
 
 static const char *identity(const bppsa_network *network, char *text, size_t size) {
   uLong layers = checksum(crc32_z(0, NULL, 0), 3, network->layers.in), masks = crc32_z(0, NULL, 0);
   for (int64_t i = 0; i < network->layers.count; ++i) {
     layers = layer_checksum(layers, &network->layers.layers[i]);
+    layers = bppsa_cnn_is_graph(&network->layers) ? input_checksum(layers, &network->layers, i) : layers;
   }
   for (int64_t i = 0; i < network->mask_count; ++i) {
     const bppsa_named_view *m = &network->masks[i];
@@ -278,11 +304,15 @@ static const char *identity(const bppsa_network *network, char *text, size_t siz
 
 static int64_t list_fields(const bppsa_network *network, const bppsa_network_config *config, const char *loss,
                            bppsa_network_field fields[BPPSA_NETWORK_FIELDS]) {
-  (void)config;
   (void)loss;
   fields[0].key = "network";
   identity(network, fields[0].text, sizeof fields[0].text);
-  return 1;
+  if (bppsa_cnn_network_norm(&network->layers) == NULL) {
+    return 1;
+  }
+  fields[1].key = "batch_norm";
+  snprintf(fields[1].text, sizeof fields[1].text, "%s", config->batch_statistics ? "batch" : "given");
+  return 2;
 }
 
 const bppsa_network_family bppsa_network_convolutional = {.name = "convolutional",

@@ -36,6 +36,7 @@ typedef struct {
   bppsa_nonlinearity nonlinearity;
   bppsa_forward_method forward; /* how its states are computed */
   bool lengths;                 /* its samples may have lengths */
+  bool resets;                  /* its samples may begin anew in front of any step */
   bool no_bias;                 /* its layers have no biases */
   bool bidirectional;           /* every layer walks through time in both directions */
   double dropout;               /* between its layers, while it is trained */
@@ -55,6 +56,9 @@ typedef struct {
   int64_t memory_limit;      /* bytes the network may hold; 0: no limit */
   int64_t optimizer_slots;   /* an optimiser's arrays, each as large as the parameters; the network counts them */
   int64_t delayed;           /* first layers whose weight gradients may be put off (cnn/cnn.h); 0 with steps */
+  bool training;             /* the model is trained: a convolutional network's dropout leaves numbers out in steps of training */
+  bool batch_statistics;     /* batch norms of a model that is trained normalise by the batch (cnn/cnn.h) */
+  uint64_t dropout_seed;     /* of a convolutional network */
   bppsa_network_steps steps; /* zero where the family has no steps */
 } bppsa_network_config;
 

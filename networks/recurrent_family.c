@@ -18,8 +18,8 @@ static bppsa_network_config config_of(const bppsa_recurrent_config *c) {
                                 .input_gradients = c->input_gradients,
                                 .memory_limit = c->memory_limit,
                                 .optimizer_slots = c->optimizer_slots,
-                                .steps = {c->seq_len, c->hidden, c->layers, c->nonlinearity, c->forward, c->lengths, c->no_bias,
-                                          c->bidirectional, c->dropout, c->dropout_seed, c->no_head, c->speculation}};
+                                .steps = {c->seq_len, c->hidden, c->layers, c->nonlinearity, c->forward, c->lengths, c->resets,
+                                          c->no_bias, c->bidirectional, c->dropout, c->dropout_seed, c->no_head, c->speculation}};
 }
 
 static bppsa_network_config default_config(const bppsa_network *network) {
@@ -43,6 +43,7 @@ bppsa_recurrent_config bppsa_network_recurrent_config(const bppsa_network_config
   made.forward = config->steps.forward;
   made.speculation = config->steps.speculation;
   made.lengths = config->steps.lengths;
+  made.resets = config->steps.resets;
   made.no_bias = config->steps.no_bias;
   made.bidirectional = config->steps.bidirectional;
   made.dropout = config->steps.dropout;
@@ -196,6 +197,9 @@ static bool put_json(const bppsa_network *network, const bppsa_network_config *c
   }
   if (s->lengths) {
     ok = ok && bppsa_json_put(object, "lengths", json_true());
+  }
+  if (s->resets) {
+    ok = ok && bppsa_json_put(object, "resets", json_true());
   }
   if (s->dropout > 0) {
     ok = ok && bppsa_json_put_real(object, "dropout", s->dropout);

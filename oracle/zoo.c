@@ -241,7 +241,7 @@ static void add_layer(chain *c, const bppsa_cnn_layer *from) {
     linear(c, from->name, from->op.out_channels);
     return;
   }
-  const bool pool = from->op.kind == BPPSA_OPERATOR_MAXPOOL2D || from->op.kind == BPPSA_OPERATOR_AVGPOOL2D;
+  const bool pool = bppsa_op_is_pool(&from->op);
   const bppsa_layer_kind kind = from->op.kind == BPPSA_OPERATOR_CONV2D ? BPPSA_LAYER_CONV
                                 : pool                                 ? BPPSA_LAYER_POOL
                                                                        : BPPSA_LAYER_ELEMENTWISE;
@@ -258,7 +258,7 @@ static void add_layer(chain *c, const bppsa_cnn_layer *from) {
     const double fan = taps * (double)(from->op.in[0] / from->op.groups);
     finish(c, layer, fan * (double)from->out[0], from->bias ? (double)from->out[0] : 0, 2 * fan);
   } else {
-    finish(c, layer, 0, 0, layer->kind == BPPSA_LAYER_POOL ? taps : from->op.kind == BPPSA_OPERATOR_FLATTEN ? 0 : 1);
+    finish(c, layer, 0, 0, layer->kind == BPPSA_LAYER_POOL ? taps : bppsa_op_is_identity(&from->op) ? 0 : 1);
   }
 }
 
@@ -349,7 +349,8 @@ static bppsa_status open_file(const char *path, bppsa_oracle_model *model) {
                                    : bppsa_oracle_model_parse(path, document, model);
   json_decref(document);
   if (is_network && status == BPPSA_OK) {
-    status = of_network(&network, 1, model);
+    status = bppsa_cnn_require_chain(&network, "the oracle");
+    status = status == BPPSA_OK ? of_network(&network, 1, model) : bppsa_input_status(status);
     snprintf(model->name, sizeof model->name, "%s", network.name);
     bppsa_cnn_network_free(&network);
   }

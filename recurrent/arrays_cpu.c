@@ -1,5 +1,6 @@
 /* The memory of recurrent networks on the CPU. */
 #include "core/base/alloc.h"
+#include "core/compute/matmul.h"
 #include "recurrent/layers_cpu.h"
 
 /* Bytes of the weight gradients' parts: of W_hh (`hidden`), or of W_ih and W_lin, which share them. -1: they do not fit in 64
@@ -19,6 +20,13 @@ static int64_t sums_bytes(const recurrent_network *n, bool hidden) {
     most = bytes < 0 || most < 0 ? -1 : bytes > most ? bytes : most;
   }
   return hidden ? bppsa_linear_workspace(&from_h) : most;
+}
+
+/* Bytes of W_hh in panels, in the order in which the forward or the backward pass reads it. */
+static int64_t panels_bytes(const recurrent_network *n) {
+  const int64_t hidden = n->config.hidden, gates = n->cell->gates * hidden, size = layers_size_of(n),
+                forward = bppsa_panels_bytes(hidden, gates, size), backward = bppsa_panels_bytes(gates, hidden, size);
+  return forward > backward ? forward : backward;
 }
 
 bppsa_status bppsa_layers_visit(recurrent_network *n, bool scans, bppsa_recurrent_visit visit, int64_t *bytes) {
@@ -52,6 +60,7 @@ bppsa_status bppsa_layers_visit(recurrent_network *n, bool scans, bppsa_recurren
                 {true, 1, gates, bppsa_dtype_padded(c->dtype, hidden), &n->w_hh},
                 {true, 1, hidden, bppsa_dtype_padded(c->dtype, gates), &n->w_hh_t},
                 {cell->split, steps, batch, gates, &n->delta_h},
+                {c->lengths || c->resets, steps, batch, hidden, &n->before},
                 {scans && cell->diagonal, steps, batch, hidden, &n->diagonal},
                 {c->input_gradients, steps, batch, c->input, &n->dx},
                 {c->input_gradients, bppsa_recurrent_layers(c), batch, state, &n->dh0}};
@@ -60,10 +69,14 @@ bppsa_status bppsa_layers_visit(recurrent_network *n, bool scans, bppsa_recurren
       BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, arrays[i].steps, arrays[i].rows, arrays[i].width, arrays[i].array, bytes));
     }
   }
+  if (layers_wide(n)) {
+    BPPSA_TRY(visit(&n->panels, panels_bytes(n), bytes));
+  }
   BPPSA_TRY(bppsa_forward_visit_host(n, visit, bytes));
   BPPSA_TRY(bppsa_forward_visit_states(n, visit, bytes));
   BPPSA_TRY(bppsa_back_visit(n, visit, bytes));
   BPPSA_TRY(bppsa_ragged_visit(n, visit, bytes));
+  BPPSA_TRY(bppsa_resets_visit(n, visit, bytes));
   BPPSA_TRY(bppsa_sides_visit(n, visit, bytes));
   if (n->back.plan.speculative && !bppsa_back_is_part(n)) {
     BPPSA_TRY(visit(&n->back.sums, sums, bytes));
@@ -98,9 +111,10 @@ void bppsa_layers_destroy(recurrent_network *n) {
   bppsa_forward_free(n);
   bppsa_back_free(n);
   bppsa_ragged_free(n);
+  bppsa_resets_free(n);
   bppsa_sides_free(n);
-  void *const own[] = {n->pre, n->delta_h, n->g,    n->diagonal, n->logits, n->sums, n->hidden_sums,
-                       n->dx,  n->dh0,     n->bias, n->w_t,      n->w_hh_t, n->w_hh};
+  void *const own[] = {n->pre, n->delta_h, n->g,    n->diagonal, n->logits, n->before, n->sums,  n->hidden_sums,
+                       n->dx,  n->dh0,     n->bias, n->w_t,      n->w_hh_t, n->w_hh,   n->panels};
   for (size_t i = 0; i < sizeof own / sizeof *own; ++i) {
     bppsa_free(own[i]);
   }

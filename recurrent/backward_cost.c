@@ -10,8 +10,9 @@
  * the cell reads is copied, and the gradients are searched for the largest. A pass of C chunks of B samples takes (L + W) steps of
  * ceil(C·B / 16) groups, and mends take a step of their path each, and their rows. Gradients of weights are in `product`.
  *
- * On a GPU a pass is a walk of C·B items through L + W steps by the kernels whose cycles scan/cost.c has, and a launch that
- * verifies; mended steps count like others. */
+ * On a GPU it takes the path, in cycles of a step: at least those of a warp alone, more where a scheduler has several warps, and
+ * for mends a round in each chunk besides. Samples, chunks and gradients of weights cost nothing else.
+ */
 #include <math.h>
 
 #include "recurrent/backward_walk.h"
@@ -26,8 +27,21 @@ static const struct {
 
 enum { GROUP = 16 /* lanes, as in recurrent/walk_back.h */ };
 
-static const double verifying_s = 3.4e-6; /* on a GPU: a launch that follows another one, and compares */
-static const double patience = 1.25;      /* a pass may take so many times as long as one that mends nothing */
+/* GPUs, in f32; f64 counts twice. step: cycles of a step of a warp; slots: its instructions, which count where a scheduler has
+ * several warps, if they are more than what was measured of BP's walk; round: cycles of a round of mends beside its steps
+ * (estimate, as of a forward pass); fixed: microseconds of a pass beside its steps and rounds. Steps were replayed from the
+ * machine code for sm_90, and `fixed` is measured in part (docs/gpu.md, "Backward passes in parallel"). Wider layers walk as the
+ * cost model of scans has it, a step longer by what was replayed, with two launches more (estimate). */
+static const struct gpu_cost {
+  int64_t most_hidden;
+  double step, slots, round, fixed_us;
+} gpu_costs[][2] = {{{20, 198, 93, 2600, 14}, {20, 491, 289, 2600, 16}},   /* the RNN, cells with gates */
+                    {{32, 270, 140, 2600, 16}, {32, 700, 430, 2600, 18}}}; /* steps: estimates, as much more as BP's */
+static const double wide_step = 1.1, wide_fixed_s = 12.5e-6;
+enum { GPU_WIDTHS = sizeof gpu_costs / sizeof gpu_costs[0], SCHEDULERS = 4 /* of a multiprocessor */ };
+static const double gpu_clock = 1.98e9;
+
+static const double patience = 1.25; /* a pass may take so many times as long as one that mends nothing */
 
 /* Seconds of a step that do not depend on its rows, and those of each row. */
 typedef struct {
@@ -56,13 +70,40 @@ static bppsa_backward_cost model_of_cpu(const bppsa_forward_shape *s, const bpps
                                .work = batch * lane / bp};
 }
 
+static const struct gpu_cost *gpu_cost_of(const bppsa_forward_shape *s) {
+  int width = 0;
+  while (width + 1 < GPU_WIDTHS && s->hidden > gpu_costs[width][0].most_hidden) {
+    ++width;
+  }
+  return &gpu_costs[width][s->gates > 1];
+}
+
+/* Cycles that a step of BP's walk takes of a scheduler that has enough to do (scan/cost.c). */
+static double slots_of_bp(const bppsa_scan_config *config) {
+  const double warps = 1000, schedulers = SCHEDULERS * (double)BPPSA_FORWARD_MULTIPROCESSORS, steps = 1000;
+  return gpu_clock / (warps * steps) *
+         (bppsa_scan_walk_seconds(config, warps * schedulers, steps) - bppsa_scan_walk_seconds(config, warps * schedulers, 0));
+}
+
 static bppsa_backward_cost model_of_gpu(const bppsa_forward_shape *s, const bppsa_backward_plan *p) {
   const bppsa_scan_config config = bppsa_backward_walk_of(s);
-  const double steps = (double)s->seq_len, items = (double)(p->chunks * s->batch),
-               bp = bppsa_scan_walk_seconds(&config, (double)s->batch, steps), none = bppsa_scan_walk_seconds(&config, items, 0);
-  return isinf(bp) ? (bppsa_backward_cost){.path = 1}
-                   : (bppsa_backward_cost){.fixed = (none + verifying_s) / bp,
-                                           .path = (bppsa_scan_walk_seconds(&config, items, steps) - none) / bp};
+  const double steps = (double)s->seq_len, bp = bppsa_scan_walk_seconds(&config, (double)s->batch, steps);
+  if (isinf(bp)) {
+    return (bppsa_backward_cost){.path = 1};
+  }
+  if (s->hidden > BPPSA_SCAN_FUSED_DIM) {
+    const double items = (double)(p->chunks * s->batch), none = bppsa_scan_walk_seconds(&config, items, 0);
+    return (bppsa_backward_cost){.fixed = (none + wide_fixed_s) / bp,
+                                 .path = wide_step * (bppsa_scan_walk_seconds(&config, items, steps) - none) / bp};
+  }
+  const struct gpu_cost *c = gpu_cost_of(s);
+  const int64_t processors = s->multiprocessors > 0 ? s->multiprocessors : BPPSA_FORWARD_MULTIPROCESSORS;
+  const double warps = (double)(p->chunks * s->batch) / (double)(SCHEDULERS * processors), cycle = 1 / (gpu_clock * bp);
+  const double size = s->dtype == BPPSA_F64 ? 2 : 1, planned = bppsa_backward_expect(s, p).path * steps;
+  const double slots = fmax(size * c->slots, slots_of_bp(&config)), first = fmax(size * c->step, warps * slots),
+               mend = size * c->step + c->round * (double)p->chunks / steps;
+  return (bppsa_backward_cost){.fixed = fmax(0, c->fixed_us * 1e-6 / bp + planned * (first - mend) * cycle),
+                               .path = steps * mend * cycle};
 }
 
 bppsa_backward_cost bppsa_backward_model(const bppsa_forward_shape *shape, const bppsa_backward_plan *plan) {
@@ -81,6 +122,7 @@ static double share(double cost, double longest) {
 }
 
 bppsa_backward_cost bppsa_backward_limit(const bppsa_backward_cost *cost, const bppsa_backward_expected *expected) {
-  const double longest = fmax(1, patience * bppsa_backward_time(cost, expected->path, expected->work));
+  const double time = bppsa_backward_time(cost, expected->path, expected->work);
+  const double longest = BPPSA_BACKWARD_WORTH * time < 1 ? 1 : fmax(1, patience * time); /* auto takes what is worth it */
   return (bppsa_backward_cost){share(cost->fixed, longest), share(cost->path, longest), share(cost->work, longest)};
 }

@@ -11,6 +11,7 @@ typedef struct {
   bppsa_cell_fn function;
   int64_t layer, step, row; /* of a stretch: the first step, from 0, and its row */
   int64_t samples;
+  layers_stops stops;
 } step_pass;
 
 /* Calls a cell's function for single steps of a stretch, so that it finds the rows of the step alone. */
@@ -28,8 +29,14 @@ static void sweep_step(const void *context, int32_t worker, int64_t first, int64
     layers_window w = {.row = row, .steps = 1, .samples = p->samples, .pre = bppsa_recurrent_offset(n, n->pre, row * deltas)};
     w.delta_h = n->cell->split ? bppsa_recurrent_offset(n, n->delta_h, row * deltas) : w.pre;
     w.g = bppsa_recurrent_offset(n, n->g, (spread + n->batch - p->samples) * size); /* the step's own is one step behind */
-    bppsa_layers_cell_block(n, p->function, p->layer, &w, false, 0, p->samples, columns,
-                            bppsa_recurrent_offset(n, n->diagonal, spread * hidden));
+    const recurrent_reset_step s = {
+        .layer = p->layer, .step = p->step + t, .row = row, .samples = p->samples, .count = p->samples};
+    if (p->stops == LAYERS_DELTAS) {
+      bppsa_resets_begin(n, &s);
+      w.h = n->resets.h;
+      w.c = n->resets.c;
+    }
+    bppsa_layers_cell_block(n, p->function, p->layer, &w, columns, bppsa_recurrent_offset(n, n->diagonal, spread * hidden));
   }
 }
 
@@ -38,8 +45,9 @@ static void sweep_steps(const recurrent_network *n, bppsa_cell_fn const function
   const double row = 8 * (double)(n->cell->gates * n->config.hidden);
   for (int64_t k = 0; k < bppsa_ragged_stretches(n); ++k) {
     const recurrent_stretch s = bppsa_ragged_stretch(n, k);
-    const step_pass pass = {n, function, l, s.first, s.row, s.samples};
-    bppsa_parallel_for(n->threads, s.steps, bppsa_loop_work(row * (double)(s.steps * s.samples), 0), sweep_step, &pass);
+    const step_pass pass = {n, function, l, s.first, s.row, s.samples, bppsa_layers_stops_of(n, functions)};
+    const int32_t threads = pass.stops == LAYERS_DELTAS ? 1 : n->threads; /* all steps use the same copies */
+    bppsa_parallel_for(threads, s.steps, bppsa_loop_work(row * (double)(s.steps * s.samples), 0), sweep_step, &pass);
   }
 }
 
@@ -73,6 +81,7 @@ static bppsa_status scan_layer(recurrent_network *n, int64_t l) {
                                         .weight_row = row,
                                         .columns = (const void *const *)n->columns,
                                         .diagonal = n->diagonal,
+                                        .cuts = bppsa_resets_mask(n, l),
                                         .injected = bppsa_recurrent_injected(n, l) ? n->g : NULL,
                                         .gradients = n->g};
   BPPSA_TRY(n->layers[l].scan->execute(n->layers[l].scan, &operands));
@@ -89,8 +98,11 @@ static void sweep_back(const recurrent_network *n, int64_t l) {
   const int64_t size = bppsa_recurrent_state_size(n), deltas = n->cell->gates * n->config.hidden;
   for (int64_t k = bppsa_ragged_stretches(n) - 1; k >= 0; --k) {
     const recurrent_stretch s = bppsa_ragged_stretch(n, k);
-    layers_window w = {
-        .row = s.row, .steps = s.steps, .samples = s.samples, .pre = bppsa_recurrent_offset(n, n->pre, s.row * deltas)};
+    layers_window w = {.first = s.first,
+                       .row = s.row,
+                       .steps = s.steps,
+                       .samples = s.samples,
+                       .pre = bppsa_recurrent_offset(n, n->pre, s.row * deltas)};
     w.delta_h = n->cell->split ? bppsa_recurrent_offset(n, n->delta_h, s.row * deltas) : w.pre;
     w.g = bppsa_recurrent_offset(n, n->g, (s.row + n->batch - s.samples) * size);
     w.input = k > 0 || bppsa_layers_want_first(n);
@@ -102,21 +114,21 @@ bppsa_status bppsa_layers_sweep_back(recurrent_network *n, int64_t l) {
   if (n->layers[l].scan != NULL) {
     return scan_layer(n, l);
   }
-  bppsa_layers_pad_weights(n, l);
+  bppsa_layers_prepare_back(n, l);
   sweep_back(n, l);
   return BPPSA_OK;
 }
 
-/* The two products behind a layer's weight gradients: with its input, and with its states before each step. */
+/* The two products behind a layer's weight gradients: with its input, and with the states from which its steps began. */
 typedef struct {
   bppsa_linear from_x, from_h;
-  const void *x, *h;
+  const void *x;
 } layer_products;
 
 static layer_products products_of(const recurrent_network *n, int64_t l) {
   const int64_t hidden = n->config.hidden, rows = bppsa_ragged_rows(n), out = n->cell->gates * hidden;
   layer_products p = {layers_linear(n, rows, n->layers[l].input, out), layers_linear(n, rows, hidden, out),
-                      bppsa_layers_input_of(n, l), n->ragged.active ? n->ragged.before : n->layers[l].h};
+                      bppsa_layers_input_of(n, l)};
   p.from_x.run = p.from_h.run = bppsa_layers_run_rows(n);
   return p;
 }
@@ -127,22 +139,48 @@ static int64_t shared_bias(const recurrent_network *n) {
   return (n->cell->split && n->cell->separate_bias ? n->cell->split_from : n->cell->gates) * n->config.hidden;
 }
 
-/* Sums `count` parts of both products from part `first` on; the window's deltas begin where that part does. */
-static void sum_parts(const recurrent_network *n, int64_t l, int64_t first, int64_t count, const layers_window *w) {
+/* Returns the states from which some steps of whole samples began: the rows of h, or where a sample begins anew a copy with
+ * zeros. */
+static const void *before_steps(const recurrent_network *n, int64_t l, int64_t first, int64_t steps) {
+  const recurrent_stretch s = {.first = first, .steps = steps, .samples = n->batch};
+  const int64_t hidden = n->config.hidden;
+  const void *h = bppsa_recurrent_offset(n, n->layers[l].h, first * n->batch * hidden);
+  if (!n->resets.active || bppsa_resets_find(n, l, first, first + steps, 0, n->batch, false) < 0) {
+    return h;
+  }
+  memcpy(n->before, h, (size_t)(steps * n->batch * hidden * layers_size_of(n)));
+  bppsa_resets_clear(n, l, &s, hidden, n->before);
+  return n->before;
+}
+
+/* The same of all steps of the present batch. */
+static const void *before_all(const recurrent_network *n, int64_t l) {
+  const int64_t hidden = n->config.hidden;
+  if (!n->ragged.active) {
+    return before_steps(n, l, 0, n->config.seq_len);
+  }
+  bppsa_ragged_shift(n, n->layers[l].h, hidden, n->before);
+  for (int64_t k = 0; k < bppsa_ragged_stretches(n); ++k) {
+    const recurrent_stretch s = bppsa_ragged_stretch(n, k);
+    bppsa_resets_clear(n, l, &s, hidden, bppsa_recurrent_offset(n, n->before, s.row * hidden));
+  }
+  return n->before;
+}
+
+/* Sums `count` parts of both products from part `first` on. The window's deltas begin where that part does, and so does h, the
+ * states from which its steps began. */
+static void sum_parts(const recurrent_network *n, int64_t l, int64_t first, int64_t count, const layers_window *w,
+                      const void *h) {
   const layer_products p = products_of(n, l);
   bppsa_linear_sum_parts(&p.from_x, first, count, w->pre, bppsa_recurrent_offset(n, p.x, w->row * p.from_x.in), 0, n->sums);
-  bppsa_linear_sum_parts(&p.from_h, first, count, w->delta_h, bppsa_recurrent_offset(n, p.h, w->row * p.from_h.in),
-                         shared_bias(n), n->hidden_sums);
+  bppsa_linear_sum_parts(&p.from_h, first, count, w->delta_h, h, shared_bias(n), n->hidden_sums);
 }
 
 /* Sums all parts, from the deltas of all steps. */
 static void sum_all(const recurrent_network *n, int64_t l) {
   const layers_window all = bppsa_layers_whole(n);
   const layer_products p = products_of(n, l);
-  if (n->ragged.active) {
-    bppsa_ragged_shift(n, n->layers[l].h, n->config.hidden, n->ragged.before);
-  }
-  sum_parts(n, l, 0, bppsa_linear_cut_rows(&p.from_h).parts, &all);
+  sum_parts(n, l, 0, bppsa_linear_cut_rows(&p.from_h).parts, &all, before_all(n, l));
 }
 
 static void finish_layer(const recurrent_network *n, int64_t l) {
@@ -162,6 +200,7 @@ static layers_window bp_window(const recurrent_network *n, int64_t l, int64_t fi
   const int64_t state = n->batch * bppsa_recurrent_state_size(n), deltas = n->batch * n->cell->gates * n->config.hidden;
   const bool injected = bppsa_recurrent_injected(n, l);
   layers_window w = bppsa_layers_whole(n);
+  w.first = first;
   w.row = first * n->batch;
   w.steps = steps;
   w.input = first > 0 || bppsa_layers_want_first(n);
@@ -190,8 +229,8 @@ static void bp_runs(const recurrent_network *n, int64_t l, bppsa_linear_cut cut)
       const layers_window w = bp_window(n, l, at / n->batch, count / n->batch, seed);
       seed = n->g;
       bppsa_linear_sum_run(&p.from_x, part, size, r, count, w.pre, bppsa_recurrent_offset(n, p.x, at * p.from_x.in), 0, n->sums);
-      bppsa_linear_sum_run(&p.from_h, part, size, r, count, w.delta_h,
-                           bppsa_recurrent_offset(n, n->layers[l].h, at * p.from_h.in), shared_bias(n), n->hidden_sums);
+      bppsa_linear_sum_run(&p.from_h, part, size, r, count, w.delta_h, before_steps(n, l, w.first, w.steps), shared_bias(n),
+                           n->hidden_sums);
     }
   }
 }
@@ -205,21 +244,21 @@ static void bp_parts(const recurrent_network *n, int64_t l, bppsa_linear_cut cut
     const int64_t count = cut.parts - first < parts ? cut.parts - first : parts, end = (first + count) * part;
     const layers_window w = bp_window(n, l, first * part, (end < all ? end : all) - first * part, seed);
     seed = n->g;
-    sum_parts(n, l, first, count, &w);
+    sum_parts(n, l, first, count, &w, before_steps(n, l, w.first, w.steps));
   }
 }
 
 /* Sequential BP with the parts of the weight gradients. */
 static void bp_layer(const recurrent_network *n, int64_t l) {
   if (n->ragged.active) {
-    bppsa_layers_pad_weights(n, l);
+    bppsa_layers_prepare_back(n, l);
     sweep_back(n, l);
     sum_all(n, l);
     return;
   }
   const layer_products p = products_of(n, l);
   const bppsa_linear_cut cut = bppsa_linear_cut_rows(&p.from_h); /* from_x has the same cut */
-  bppsa_layers_pad_weights(n, l);
+  bppsa_layers_prepare_back(n, l);
   (n->threads == 1 && p.from_h.run < cut.length ? bp_runs : bp_parts)(n, l, cut);
 }
 
@@ -266,7 +305,8 @@ static bool speculative_layer(recurrent_network *n, int64_t l) {
 /* A layer of a part of a sequence, whose deltas are kept. */
 static bppsa_status part_layer(recurrent_network *n, int64_t l) {
   const layer_products of = products_of(n, l);
-  const recurrent_products p = {of.from_x, of.from_h, of.x, of.h, n->pre, bppsa_layers_whole(n).delta_h, shared_bias(n)};
+  const recurrent_products p = {of.from_x,     of.from_h, of.x, n->layers[l].h, n->pre, bppsa_layers_whole(n).delta_h,
+                                shared_bias(n)};
   bppsa_layers_pad_weights(n, l);
   BPPSA_TRY(bppsa_back_part_layer(n, l, of.x));
   return bppsa_back_sum_layer(n, l, &p);
@@ -288,8 +328,12 @@ bppsa_status bppsa_layers_backward(recurrent_network *n, int64_t l) {
   }
   if (c->input_gradients) {
     for (int64_t b = 0; b < n->batch; ++b) {
-      memcpy(bppsa_recurrent_offset(n, n->dh0, l * n->batch * size + bppsa_ragged_sample(n, b) * size),
-             bppsa_recurrent_offset(n, n->g, b * size), (size_t)(size * layers_size_of(n)));
+      void *to = bppsa_recurrent_offset(n, n->dh0, l * n->batch * size + bppsa_ragged_sample(n, b) * size);
+      if (bppsa_resets_at(n, l, 0, b)) {
+        memset(to, 0, (size_t)(size * layers_size_of(n)));
+      } else {
+        memcpy(to, bppsa_recurrent_offset(n, n->g, b * size), (size_t)(size * layers_size_of(n)));
+      }
     }
   }
   if (c->input_gradients && bppsa_recurrent_level(n, l) == 0) {

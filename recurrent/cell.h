@@ -53,6 +53,8 @@ typedef struct {
   void *delta_h;        /* likewise of h_{t-1} W_hhᵀ (+ b_hh if separate_bias); the same memory as delta_x unless `split` */
   void *const *columns; /* coefficients: d_k, K pointers (of a pair K + 1) to [steps][b][H]; row t - 1 belongs to step t */
   void *diagonal;       /* coefficients: e [steps][b][H] if `diagonal` */
+  const void *panels;   /* of a cell with takes_panels, or NULL: forward reads this instead of w_hh_t, backward instead of w_hh */
+  int32_t threads;      /* with panels: at most so many threads share a step of the block */
 } bppsa_cell_block;
 
 /* Several threads run blocks at the same time. A function writes only to the arrays above, allocates nothing and cannot fail. A
@@ -88,6 +90,9 @@ typedef struct {
    * NULL. The cell has no kernels if this is NULL or returns NULL. */
   const struct bppsa_cell_cuda *(*cuda)(void);
   const bppsa_step *step; /* one step as an operator (jacobian/op.h), for its sparse Jacobian; NULL: none */
+  /* forward and backward take W_hh as the library packs it for wide layers. The layout is private to the library, so a cell
+   * outside it leaves this false. */
+  bool takes_panels;
 } bppsa_cell;
 
 #ifdef __cplusplus

@@ -104,6 +104,12 @@ static bppsa_status take_samples(const pair *p) {
     memcpy(to->stretch, from->stretch, (size_t)from->stretches * sizeof *to->stretch);
     memcpy(to->place, from->place, (size_t)n->batch * sizeof *to->place);
   }
+  n->resets.active = p->n->resets.active;
+  if (n->resets.active) {
+    const int64_t steps = bppsa_recurrent_directions(&n->config) * n->config.seq_len;
+    memcpy(n->resets.mask, p->n->resets.mask, (size_t)(steps * n->batch));
+    memcpy(n->resets.any, p->n->resets.any, (size_t)steps);
+  }
   n->drop_step = p->n->drop_step;
   n->drop_samples = p->n->drop_samples;
   for (int64_t l = 0; l <= top; ++l) {

@@ -43,7 +43,7 @@ bppsa_status bppsa_recurrent_plan_speculation(const bppsa_recurrent_config *conf
   return BPPSA_OK;
 }
 
-/* Speculative BP, where it is a candidate: on a processor, where its cost has been measured. */
+/* Speculative BP, where it is a candidate. On a GPU its cost is predicted (backward_cost.c). */
 static bppsa_status find_speculation(const bppsa_recurrent_config *config, const bppsa_cell *cell, bppsa_device_kind device,
                                      bppsa_recurrent_candidate *candidate, bool *found) {
   bppsa_backward_plan plan;
@@ -83,7 +83,7 @@ bppsa_status bppsa_recurrent_find_candidate(const bppsa_recurrent_config *config
     return BPPSA_OK;
   }
   *found = false;
-  return any && device == BPPSA_CPU && (index == 0 || bppsa_scan_candidate(&asked, index - 1, &scan))
+  return any && (index == 0 || bppsa_scan_candidate(&asked, index - 1, &scan))
              ? find_speculation(config, cell, device, candidate, found)
              : BPPSA_OK;
 }
@@ -91,15 +91,18 @@ bppsa_status bppsa_recurrent_find_candidate(const bppsa_recurrent_config *config
 bppsa_status bppsa_recurrent_choose(const bppsa_recurrent_config *config, const bppsa_cell *cell, bppsa_device_kind device,
                                     bppsa_recurrent_config *chosen) {
   BPPSA_REQUIRE(config != NULL && cell != NULL && chosen != NULL);
-  const double worth = 1.15; /* the model of speculative BP is off by a tenth in the median */
+  const double close =
+      1.02; /* passes of networks that mend too much are BP after the first few, so BP must be as fast as a scan */
   bppsa_recurrent_config best = *config;
   bppsa_recurrent_candidate c;
-  double best_seconds = 0;
+  double best_seconds = 0, first_seconds = 0; /* the first candidate is BP, where speculation is one */
   bool more = bppsa_gradient_method_open(&config->method);
   for (int64_t index = 0; more; ++index) {
     BPPSA_TRY(bppsa_recurrent_find_candidate(config, cell, device, index, &c, &more));
     const bool speculates = more && c.method.backward == BPPSA_BACKWARD_SPECULATIVE;
-    if (more && (index == 0 || ((speculates ? worth : 1) * c.seconds < best_seconds &&
+    first_seconds = index == 0 && more ? c.seconds : first_seconds;
+    if (more && (index == 0 || ((speculates ? BPPSA_BACKWARD_WORTH : 1) * c.seconds < best_seconds &&
+                                (!speculates || first_seconds < close * best_seconds) &&
                                 (config->memory_limit == 0 || c.held <= config->memory_limit)))) {
       best.method = (bppsa_gradient_method){c.method.backward, speculates ? config->method.scan : c.method.scan};
       best.speculation.exact_inputs = config->speculation.exact_inputs || speculates;

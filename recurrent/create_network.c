@@ -82,6 +82,9 @@ static bppsa_status check_config(const bppsa_recurrent_config *c) {
   if (c->lengths && c->forward.kind == BPPSA_FORWARD_SPECULATIVE) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "lengths of samples in a speculative forward pass, expected a sequential one");
   }
+  if (c->resets && (c->part.seq_len != 0 || c->ends.before != NULL || c->ends.after != NULL || c->factory.create != NULL)) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "resets of samples in a part of a sequence, expected a network with all steps");
+  }
   if (c->bidirectional && (c->part.seq_len != 0 || c->ends.before != NULL || c->ends.after != NULL)) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "two directions in a part of a sequence, expected a network with all steps");
   }
@@ -394,6 +397,9 @@ static bppsa_status choose_method(recurrent_network *n, const bppsa_device *devi
 static bppsa_status make(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device, bool allocates,
                          recurrent_network **made) {
   BPPSA_TRY(check_config(config));
+  if (config->resets && bppsa_device_get_kind(device) != BPPSA_CPU) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "resets of samples on a GPU, expected a CPU");
+  }
   BPPSA_TRY(bppsa_recurrent_check_cell(config, cell));
   recurrent_network *n = bppsa_calloc(1, sizeof *n);
   if (n == NULL) {

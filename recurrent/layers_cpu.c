@@ -1,17 +1,34 @@
 /* Recurrent networks on the CPU: the forward pass, the head, and what enters the backward passes of layers. */
 #include <string.h>
 
+#include "core/compute/matmul.h"
 #include "recurrent/layers_cpu.h"
 
 /* ---- forward ---- */
 
-/* Prepares W_ihᵀ, W_hhᵀ and the biases of the layer for its forward pass. */
-static void prepare_weights(recurrent_network *n, int64_t l) {
+/* Packs W_hhᵀ for the forward pass, or W_hh for the backward pass. */
+static void pack_weights(const recurrent_network *n, int64_t l, bool transposed) {
+  const int64_t hidden = n->config.hidden, gates = n->cell->gates * hidden, k = transposed ? hidden : gates,
+                columns = transposed ? gates : hidden, row = transposed ? 1 : hidden, step = transposed ? hidden : 1;
+  const void *w_hh = bppsa_recurrent_parameter(n, l, W_HH)->value.data;
+  if (n->config.dtype == BPPSA_F32) {
+    bppsa_panels_pack_f32(n->threads, k, columns, w_hh, row, step, n->panels);
+  } else {
+    bppsa_panels_pack_f64(n->threads, k, columns, w_hh, row, step, n->panels);
+  }
+}
+
+/* Prepares W_ihᵀ, W_hhᵀ and the biases of the layer for its forward pass. panels: W_hhᵀ is for a wide layer, step by step. */
+static void prepare_weights(recurrent_network *n, int64_t l, bool panels) {
   const int64_t hidden = n->config.hidden, out = n->cell->gates * hidden;
   bppsa_recurrent_cut_biases(n, l);
   const bppsa_linear from_x = layers_linear(n, 0, n->layers[l].input, out), from_h = layers_linear(n, 0, hidden, out);
-  bppsa_linear_transpose(&from_h, bppsa_recurrent_parameter(n, l, W_HH)->value.data, n->w_hh_t,
-                         bppsa_dtype_padded(n->config.dtype, out));
+  if (panels) {
+    pack_weights(n, l, true);
+  } else {
+    bppsa_linear_transpose(&from_h, bppsa_recurrent_parameter(n, l, W_HH)->value.data, n->w_hh_t,
+                           bppsa_dtype_padded(n->config.dtype, out));
+  }
   bppsa_linear_transpose(&from_x, bppsa_recurrent_parameter(n, l, W_IH)->value.data, n->w_t, out);
 }
 
@@ -27,12 +44,13 @@ static void copy_output(const recurrent_network *n, int64_t row, int64_t rows) {
 /* pre = x W_ihᵀ + b_ih (+ b_hh), then the cell, window by window. */
 static void forward_layer(recurrent_network *n, int64_t l, const void *x) {
   const int64_t steps = bppsa_layers_window_steps(n), input = n->layers[l].input;
-  prepare_weights(n, l);
+  prepare_weights(n, l, layers_wide(n));
   layers_window w = bppsa_layers_whole(n);
   for (int64_t k = 0; k < bppsa_ragged_stretches(n); ++k) {
     const recurrent_stretch s = bppsa_ragged_stretch(n, k);
     w.samples = s.samples;
     for (int64_t first = 0; first < s.steps; first += steps) {
+      w.first = s.first + first;
       w.row = s.row + first * s.samples;
       w.steps = s.steps - first < steps ? s.steps - first : steps;
       const bppsa_linear from_x = layers_linear(n, w.steps * s.samples, input, n->cell->gates * n->config.hidden);
@@ -49,7 +67,8 @@ static void begin_layer(const recurrent_network *n, int64_t l, const void *h0) {
   const int64_t hidden = n->config.hidden, size = bppsa_recurrent_state_size(n);
   const size_t half = (size_t)(hidden * layers_size_of(n));
   for (int64_t b = 0; b < n->batch; ++b) {
-    const void *from = bppsa_recurrent_offset(n, h0, (l * n->batch + bppsa_ragged_sample(n, b)) * size);
+    const bool anew = bppsa_resets_at(n, l, 0, b);
+    const void *from = anew ? NULL : bppsa_recurrent_offset(n, h0, (l * n->batch + bppsa_ragged_sample(n, b)) * size);
     void *const to[] = {bppsa_recurrent_offset(n, layer->h, b * hidden), bppsa_recurrent_offset(n, layer->c, b * hidden)};
     for (int64_t part = 0; part * hidden < size; ++part) {
       if (from != NULL) {
@@ -85,7 +104,7 @@ static bppsa_status forward(recurrent_network *n, const void *h0) {
           bppsa_recurrent_drop(n, l, bppsa_recurrent_offset(n, n->layers[l - 1].h, n->batch * c->hidden), n->layers[l].below));
     }
     if (speculates) {
-      prepare_weights(n, l);
+      prepare_weights(n, l, false);
       BPPSA_TRY(bppsa_forward_layer(n, l, bppsa_layers_input_of(n, l)));
       copy_output(n, 0, c->seq_len * n->batch);
     } else {
@@ -251,6 +270,14 @@ void bppsa_layers_pad_weights(const recurrent_network *n, int64_t l) {
   for (int64_t r = 0; r < n->cell->gates * hidden; ++r) {
     memcpy(bppsa_recurrent_offset(n, n->w_hh, r * row), bppsa_recurrent_offset(n, w_hh, r * hidden),
            (size_t)(hidden * layers_size_of(n)));
+  }
+}
+
+void bppsa_layers_prepare_back(const recurrent_network *n, int64_t l) {
+  if (layers_wide(n)) {
+    pack_weights(n, l, false);
+  } else {
+    bppsa_layers_pad_weights(n, l);
   }
 }
 

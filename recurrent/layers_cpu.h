@@ -16,14 +16,21 @@ static inline bool layers_have_sides(const recurrent_network *n) {
   return n->config.bidirectional;
 }
 
+/* Does BP step by step read W_hh in panels (core/compute/matmul.h)? Below this width W_hh stays in the first-level cache. */
+static inline bool layers_wide(const recurrent_network *n) {
+  enum { WIDE = 129 };
+  return n->cell->takes_panels && n->config.hidden >= WIDE;
+}
+
 /* ---- windows of time (sweep_cpu.c) ---- */
 
 /* Some steps of the samples that run (ragged.c). */
 typedef struct {
-  int64_t row, steps, samples; /* row: the first one's, among those of all steps */
-  void *pre, *delta_h;         /* at the first step */
-  void *g;                     /* in front of the first step */
-  bool input;                  /* the gradient of the states in front of the first step is wanted */
+  int64_t first, row, steps, samples; /* first: step of the layer's walk, from 0; row: its, among those of all steps */
+  void *pre, *delta_h;                /* at the first step */
+  void *g;                            /* in front of the first step */
+  bool input;                         /* the gradient of the states in front of the first step is wanted */
+  void *h, *c;                        /* the states in front of the first step, if they are not the layer's */
 } layers_window;
 
 /* Is g_0 wanted? */
@@ -33,10 +40,14 @@ layers_window bppsa_layers_whole(const recurrent_network *n);
 int64_t bppsa_layers_run_rows(const recurrent_network *n);
 /* Steps of a window: one run, or 256 KiB of pre-activations and enough rows to share among threads. */
 int64_t bppsa_layers_window_steps(const recurrent_network *n);
-/* Calls a cell's function for one block of samples; columns and diagonal begin at the first step. */
-void bppsa_layers_cell_block(const recurrent_network *n, bppsa_cell_fn function, int64_t l, const layers_window *w, bool injected,
-                             int64_t first, int64_t samples, void *const *columns, void *diagonal);
-/* Calls a cell's function for all samples. */
+/* Calls a cell's function for all samples on the calling thread; columns and diagonal begin at the first step. */
+void bppsa_layers_cell_block(const recurrent_network *n, bppsa_cell_fn function, int64_t l, const layers_window *w,
+                             void *const *columns, void *diagonal);
+/* Where a pass stops for samples that begin anew (resets.c). The factors of Jacobians need no stop, because a scan does not read
+ * those of such steps; deltas need one for the states, but go on with the gradients that a scan has found. */
+typedef enum { LAYERS_NO_STOP, LAYERS_FORWARD, LAYERS_BACKWARD, LAYERS_DELTAS } layers_stops;
+layers_stops bppsa_layers_stops_of(const recurrent_network *n, bppsa_cell_fn const functions[2]);
+/* Calls a cell's function for all samples. Forward and backward of a wide layer read n->panels. */
 void bppsa_layers_sweep(const recurrent_network *n, bppsa_cell_fn const functions[2], int64_t l, const layers_window *w,
                         bool injected);
 
@@ -46,8 +57,10 @@ void bppsa_layers_sweep(const recurrent_network *n, bppsa_cell_fn const function
 const void *bppsa_layers_input_of(const recurrent_network *n, int64_t l);
 /* The end of g, `rows` rows of so many numbers each. */
 void *bppsa_layers_end_of_g(const recurrent_network *n, int64_t rows, int64_t width);
-/* Copies W_hh of the layer with padded rows for its backward pass; a cell's sweep and a scan read the same copy. */
+/* Copies W_hh of the layer with padded rows for its backward pass, which is a scan or in chunks. */
 void bppsa_layers_pad_weights(const recurrent_network *n, int64_t l);
+/* Prepares W_hh of the layer for BP: such a copy, or panels of a wide layer. */
+void bppsa_layers_prepare_back(const recurrent_network *n, int64_t l);
 /* rows = deltas W_ih */
 bppsa_status bppsa_layers_input_gradient(recurrent_network *n, int64_t l, void *rows);
 

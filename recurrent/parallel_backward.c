@@ -106,7 +106,7 @@ bppsa_status bppsa_backward_plan_make(const bppsa_backward_method *method, const
   p.warm_up = least(method->warm_up >= 0 ? method->warm_up : defaults[type].warm_up, shape->seq_len);
   p.chunks = method->chunks > 0 ? least(method->chunks, shape->seq_len) : chunks_for(shape, p.warm_up);
   p.rounds = p.chunks / 2;
-  p.adapts = method->adapts && method->warm_up < 0 && shape->device == BPPSA_CPU;
+  p.adapts = method->adapts && method->warm_up < 0;
   p.cost = is_open(cost) ? limit_of_model(shape, &p) : *cost;
   *plan = p.chunks < 2 || p.accept == 0 ? (bppsa_backward_plan){.chunks = 1} : p;
   return BPPSA_OK;

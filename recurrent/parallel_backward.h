@@ -66,8 +66,9 @@ typedef struct {
   int64_t chunks, warm_up, rounds; /* C, W, and rounds of mending all chunks at once */
   double accept, stop;             /* relative to s */
   bool adapts;                     /* W changes with what passes show (bppsa_backward_next_warm_up) */
-  /* In thousandths. A pass for which it is more than 1 fails: it takes longer than BP, and than 1.25 times a pass that mends
-   * nothing. From the cost model, which is the same on every machine, or measured. */
+  /* In thousandths. A pass for which it is more than 1 fails: it takes longer than BP and, if it was asked for although `auto`
+   * would not take it, than 1.25 times a pass that mends nothing. From the cost model, which is the same on every machine, or
+   * measured. */
   bppsa_backward_cost cost;
 } bppsa_backward_plan;
 
@@ -101,6 +102,9 @@ bppsa_backward_expected bppsa_backward_expect(const bppsa_forward_shape *shape, 
  * choice depends on the number of threads. */
 bppsa_backward_cost bppsa_backward_model(const bppsa_forward_shape *shape, const bppsa_backward_plan *plan);
 double bppsa_backward_time(const bppsa_backward_cost *cost, double path, double work);
+/* `auto` takes speculative BP where its predicted time, so many times as long, is still the shortest: the model is off by a tenth
+ * in the median. */
+#define BPPSA_BACKWARD_WORTH 1.15
 /* The plan's cost from one in units of BP's time. */
 bppsa_backward_cost bppsa_backward_limit(const bppsa_backward_cost *cost, const bppsa_backward_expected *expected);
 
@@ -120,9 +124,10 @@ typedef struct {
   int64_t compared, mended, longest;
 } bppsa_backward_need;
 
-/* The warm-up of the next pass, from the present one. It grows by the longest mend where half of the chunks or more needed one, but
- * to no more than a chunk, because rounds of mending are as cheap from there on. It shrinks by an eighth where none did, because a
- * few mends cost less than warm-ups of all chunks. */
+/* The warm-up of a CPU's next pass, from the present one. It grows by the longest mend where half of the chunks or more needed one,
+ * but to no more than a chunk, because rounds of mending are as cheap from there on. It shrinks by an eighth where none did,
+ * because a few mends cost less than warm-ups of all chunks. On a GPU the last kernel of a pass decides, by a rule of its own: W
+ * grows if any chunk was mended, and otherwise shrinks by one step. The host does not wait for it. */
 int64_t bppsa_backward_next_warm_up(const bppsa_backward_plan *plan, int64_t seq_len, int64_t warm_up,
                                     const bppsa_backward_need *need);
 

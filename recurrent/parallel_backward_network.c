@@ -176,7 +176,7 @@ bppsa_status bppsa_backward_groups_set(bppsa_model *model, const bppsa_backward_
   } else {
     n->back.state.pause.left = (int64_t)groups->left;
   }
-  return BPPSA_OK;
+  return n->backend->tell_back != NULL ? n->backend->tell_back(n) : BPPSA_OK;
 }
 
 bppsa_status bppsa_backward_groups_end(int64_t count, bppsa_model *const *models, const int64_t *samples,

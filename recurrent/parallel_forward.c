@@ -142,6 +142,17 @@ static double planned_steps(const bppsa_forward_shape *s, const bppsa_forward_pl
   return c->fixed / c->step + planned_path(s, p) * fmax(1, warps * c->slots / c->step);
 }
 
+double bppsa_forward_gpu_seconds(const bppsa_forward_shape *shape, const bppsa_forward_plan *plan, double path) {
+  const double clock = 1.98e9; /* H200 */
+  const struct gpu_cycles *c = cycles_of(shape);
+  if (plan == NULL) {
+    return c->step * (double)shape->seq_len / clock;
+  }
+  const double length = (double)shape->seq_len / (double)plan->chunks; /* a mend that goes on has a round in each chunk */
+  return (planned_steps(shape, plan) * c->step + fmax(0, path - planned_path(shape, plan)) * (c->mend + c->round / length)) /
+         clock;
+}
+
 /* Is a speculative pass that mends nothing expected to be faster? */
 static bool pays(const bppsa_forward_shape *s, const bppsa_forward_plan *p) {
   const double worth = 1.2;

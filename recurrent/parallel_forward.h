@@ -104,6 +104,10 @@ typedef struct {
 bppsa_status bppsa_forward_plan_make(const bppsa_forward_method *method, const bppsa_forward_shape *shape,
                                      bppsa_forward_plan *plan);
 
+/* Seconds of a speculative pass with so many dependent steps on a GPU, or of the sequential one where plan is NULL, by the cost
+ * model: predicted for an H200, from cycles of the machine code. shape: of a GPU. */
+double bppsa_forward_gpu_seconds(const bppsa_forward_shape *shape, const bppsa_forward_plan *plan, double path);
+
 /* Statistics of a pass, over all layers. */
 typedef struct {
   bool speculated;  /* false: the pass ran sequentially, as planned or during a pause */

@@ -22,6 +22,21 @@ static inline BPPSA_HOST_DEVICE bool bppsa_backward_pause_fails(bppsa_backward_c
          cost.fixed + cost.path * (double)path / (double)possible + cost.work * work > 1;
 }
 
+/* The warm-up of a GPU's next pass; of a CPU's: bppsa_backward_next_warm_up. A GPU pays for dependent steps and not for work, so
+ * that the slowest chunk counts: W grows by the longest mend of a first round, to no more than `most`, a chunk, and saves the
+ * round. Where no chunk was mended it shrinks by one step, because a mend of a warp is a round for the whole sample. */
+static inline BPPSA_HOST_DEVICE int64_t bppsa_backward_gpu_warm_up(int64_t warm_up, int64_t most, bppsa_backward_need need) {
+  const int64_t more = 8, least = 8, longer = warm_up + need.longest + more;
+  if (need.compared == 0) {
+    return warm_up;
+  }
+  if (need.mended > 0) {
+    const int64_t bounded = longer < most ? longer : most;
+    return bounded > warm_up ? bounded : warm_up;
+  }
+  return warm_up > least ? warm_up - 1 : warm_up;
+}
+
 /* Returns the state of the pauses after a speculative pass, on every device. If the pass after a pause fails, the next pause is
  * twice as long, up to a bound. */
 static inline BPPSA_HOST_DEVICE bppsa_forward_pause bppsa_forward_pause_end(bool failed, bppsa_forward_pause before) {

@@ -103,7 +103,6 @@ bppsa_status bppsa_ragged_visit(recurrent_network *n, bppsa_recurrent_visit visi
     int64_t steps, width;
     void **array;
   } arrays[] = {{c->seq_len, c->input, &r->x},
-                {c->seq_len, c->hidden, &r->before},
                 {c->seq_len, outputs > c->input ? outputs : c->input, &r->packed},
                 {c->seq_len, bppsa_recurrent_outputs(c), &r->states},
                 {1, c->hidden, &r->ends}};
@@ -119,7 +118,7 @@ bppsa_status bppsa_ragged_visit(recurrent_network *n, bppsa_recurrent_visit visi
 
 void bppsa_ragged_free(recurrent_network *n) {
   recurrent_ragged *r = &n->ragged;
-  void *const own[] = {r->x, r->before, r->packed, r->states, r->ends, r->stretch, r->place};
+  void *const own[] = {r->x, r->packed, r->states, r->ends, r->stretch, r->place};
   for (size_t i = 0; i < sizeof own / sizeof *own; ++i) {
     bppsa_free(own[i]);
   }

@@ -131,7 +131,9 @@ static bppsa_status forward_layers(bppsa_model *model, const bppsa_view *x, cons
                       "%s: a forward pass of %lld samples, expected the %lld that bppsa_recurrent_use_tape was given",
                       n->cell->name, (long long)x->shape[1], (long long)n->batch);
   }
+  BPPSA_TRY(bppsa_resets_check(n, x->shape[1], spans->resets));
   BPPSA_TRY(bppsa_ragged_take(n, x->shape[1], spans->lengths));
+  bppsa_resets_take(n, x->shape[1], spans->resets);
   n->batch = x->shape[1];
   n->x = x->data;
   n->seed = NULL;
@@ -367,7 +369,7 @@ static void forget(bppsa_model *model) {
   n->output = NULL;
   n->backward_done = n->has_logits = false;
   n->next_samples = n->drop_samples = NULL;
-  n->ragged.active = false;
+  n->ragged.active = n->resets.active = false;
   n->ragged.lengths = NULL;
   if (n->config.tape) {
     (void)bppsa_recurrent_visit_tape(n, 0, lose_array, NULL);

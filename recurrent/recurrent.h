@@ -26,6 +26,12 @@
  * after step T, reverse's after step 1] (h_n in PyTorch, not output[-1]). Initial states are [L·D,b,S], of each layer forward and
  * reverse. A sample that has a length begins its reverse direction at its own last step.
  *
+ * A sample may begin anew in front of any step (bppsa_spans): the state there is 0 in every layer, and no gradient goes through.
+ * What earlier steps have made, NaN too, has no part in what follows. Logits and states are those that the steps make: none is
+ * replaced by zeros. A sample that begins anew in front of the first step does not read its initial state, whose gradient is 0.
+ * With two directions a reset in front of a step cuts time there, and each direction begins anew on its side of the cut. A reset
+ * behind a sample's end counts for nothing. On a CPU, and not in parts of a sequence.
+ *
  * Only as many steps of a sample are computed as its length says, if it has one (bppsa_model_forward). Its last state is the one
  * at its length, from which a loss on the last step starts; logits, states and gradients behind it are 0, and what x has there is
  * not read. (A GPU goes on through all steps, from zeros, and replaces the results by zeros.) Batches whose samples all have T
@@ -72,6 +78,7 @@ typedef struct {
   double dropout;
   uint64_t dropout_seed; /* of its random numbers */
   bool lengths;          /* batches may be given the lengths of their samples */
+  bool resets;           /* batches may be given the steps in front of which their samples begin anew */
   bool no_head;          /* the outputs are the top layer's states; `classes` means nothing */
   bool tape;             /* every pass gets its tape from the caller (bppsa_recurrent_use_tape) */
   bool loss_all;         /* logits at every step [T,B,C], otherwise at the last [B,C] */

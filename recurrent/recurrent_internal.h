@@ -55,7 +55,9 @@ typedef struct {
  *               g        [T+1][B][S]   gradients of one layer, then (as u) of the one below; S = H, of a pair 2H
  *               columns  K x [T][B][H], of a pair one more, diagonal [T][B][H]   only with a scan
  *               logits   [B][C] or [T][B][C]
- *               bias [4][G·H], w_t (W_ih or W_lin transposed), w_hh and w_hh_t (padded rows)   of the present layer
+ *               bias [4][G·H], w_t (W_ih or W_lin transposed), w_hh and w_hh_t (padded rows), panels (W_hh of a wide layer,
+ *                                    core/compute/matmul.h)   of the present layer
+ *               before   [T·B][H]   with lengths or resets: from what states the steps of one layer began
  *               sums, hidden_sums   parts of the weight gradients: of W_ih or W_lin, and of W_hh
  *               dx [T][B][I], dh0 [L·D][B][S]   only with input gradients
  */
@@ -157,11 +159,19 @@ typedef struct {
   recurrent_stretch *stretch; /* [B] */
   recurrent_place *place;     /* [B] */
   void *x;                    /* [T·B][I], packed inputs */
-  void *before;               /* [T·B][H], packed states in front of every step, of one layer */
   void *packed;               /* [T·B][the widest of I, D·H and C], packed logits, seeds, or gradients of inputs */
   void *states;               /* [T][B][D·H], of one level, in the caller's order */
   void *ends;                 /* [B][H], the last states of the top layer, in the caller's order */
 } recurrent_ragged;
+
+/* Samples that begin anew (resets.c). Arrays are NULL where the network takes no resets. */
+typedef struct {
+  bool active;    /* a sample of the present batch begins anew */
+  uint8_t *mask;  /* [D][T][b], of places: the sample begins anew in front of the step of the direction's walk */
+  uint8_t *any;   /* [D][T]: some sample does */
+  void *h, *c;    /* [2][B][H], copies of the states in front of and behind a step that resets some; c of a pair */
+  void *injected; /* [B][S], copies of u in front of such a step */
+} recurrent_resets;
 
 /* For a network with two directions (directions.c), rows in the order of time; otherwise NULL. */
 typedef struct {
@@ -181,6 +191,7 @@ typedef struct {
   recurrent_forward forward;
   recurrent_backward back;
   recurrent_ragged ragged;
+  recurrent_resets resets;
   recurrent_sides sides;
   /* From bppsa_model_drop: the step of training and the samples (borrowed; NULL: nothing is left out) of the next forward passes,
    * and those of the latest forward pass, which its backward passes use. */
@@ -199,7 +210,7 @@ typedef struct {
   char (*names)[NAME_SIZE];
   bppsa_parameter *zeros;   /* [L·D][2]: the biases of layers that have none, behind all parameters; otherwise NULL */
   void *values, *gradients; /* all parameters, one behind the other */
-  void *pre, *delta_h, *g, *diagonal, *logits, *sums, *hidden_sums, *dx, *dh0, *bias, *w_t, *w_hh, *w_hh_t;
+  void *pre, *delta_h, *g, *diagonal, *logits, *before, *sums, *hidden_sums, *dx, *dh0, *bias, *w_t, *w_hh, *w_hh_t, *panels;
   bool has_far, has_far_h; /* biases of the present layer have far parts; far_h (recurrent/cell.h) has some */
   void **columns;          /* size K, of a pair K + 1 */
 } recurrent_network;
@@ -360,6 +371,48 @@ void bppsa_ragged_find(const recurrent_network *n, int64_t row, int64_t *step, i
 /* Returns the packed row of the step of the same sample that is as far from the sample's end as this row's step is from its
  * beginning. */
 int64_t bppsa_ragged_mirror(const recurrent_network *n, int64_t row);
+
+/* ---- samples that begin anew (resets.c) ---- */
+
+/* Checks the resets of the next batch; NULL: there are none. ERR_SHAPE: not bool or u8 [T, b]; ERR_ARGUMENT: a value other than 0
+ * and 1, memory of another device, or resets where the network was made without them. */
+bppsa_status bppsa_resets_check(const recurrent_network *n, int64_t batch, const bppsa_view *resets);
+/* Takes them, behind the lengths of the same batch (bppsa_ragged_take). */
+void bppsa_resets_take(recurrent_network *n, int64_t batch, const bppsa_view *resets);
+bppsa_status bppsa_resets_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
+void bppsa_resets_free(recurrent_network *n);
+
+/* Does the sample at a place begin anew in front of a step of layer l's walk, from 0? */
+static inline bool bppsa_resets_at(const recurrent_network *n, int64_t l, int64_t step, int64_t place) {
+  const int64_t side = l % bppsa_recurrent_directions(&n->config);
+  return n->resets.active && n->resets.mask[(side * n->config.seq_len + step) * n->batch + place] != 0;
+}
+/* The mask [T][b] of layer l's direction; NULL: no sample of the batch begins anew. */
+static inline const uint8_t *bppsa_resets_mask(const recurrent_network *n, int64_t l) {
+  return n->resets.active ? n->resets.mask + l % bppsa_recurrent_directions(&n->config) * n->config.seq_len * n->batch : NULL;
+}
+/* Returns the first (or the last) of the steps first .. end - 1, but not step 0, in front of which one of `count` samples from a
+ * place on begins anew; -1: none. The batch has resets. */
+int64_t bppsa_resets_find(const recurrent_network *n, int64_t l, int64_t first, int64_t end, int64_t place, int64_t count,
+                          bool last);
+
+/* A step in front of which samples of a block begin anew: samples first .. first + count - 1 of those that run in it. */
+typedef struct {
+  int64_t layer, step;  /* step: of the layer's walk, from 0 */
+  int64_t row, samples; /* of the step, among those of all steps; samples that run */
+  int64_t first, count;
+  bool forward, injected;
+  void *g; /* backward: of the state in front of the step, [samples][S]; NULL: it is not wanted */
+} recurrent_reset_step;
+/* Copies the block's states in front of the step to n->resets.h and c, [2][samples][H], with 0 for samples that begin anew;
+ * backward also those behind it. */
+void bppsa_resets_begin(const recurrent_network *n, const recurrent_reset_step *s);
+/* Forward: copies the states behind the step to the layer's. Backward: what is behind the step has no part in the gradients of
+ * samples that begin anew. */
+void bppsa_resets_end(const recurrent_network *n, const recurrent_reset_step *s);
+/* Writes 0 to rows of width reals, one for each sample that runs in each step of a stretch, where the sample begins anew in front
+ * of the step. */
+void bppsa_resets_clear(const recurrent_network *n, int64_t l, const recurrent_stretch *s, int64_t width, void *rows);
 
 /* ---- two directions (directions.c) ---- */
 

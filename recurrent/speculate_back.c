@@ -36,10 +36,15 @@ static bool is_silent(const bppsa_back_walk *w, int64_t sample, int64_t first, i
   return true;
 }
 
-/* The state from which a chunk's lane walks, behind the chunk. */
-static int64_t start_of_guess(const recurrent_network *n, int64_t sample, int64_t index) {
-  const int64_t steps = bppsa_back_length_of(n, sample), ahead = bppsa_back_begin_of(n, sample, index + 1) + n->back.warm_up;
-  return ahead < steps ? ahead : steps;
+/* The state from which a chunk's lane walks, behind the chunk. *anew: its sample begins anew behind this state, whose gradient is
+ * therefore u alone. */
+static int64_t start_of_guess(const bppsa_back_walk *w, int64_t sample, int64_t index, bool *anew) {
+  const recurrent_network *n = w->n;
+  const int64_t steps = bppsa_back_length_of(n, sample), top = bppsa_back_begin_of(n, sample, index + 1),
+                ahead = top + n->back.warm_up, start = ahead < steps ? ahead : steps;
+  const int64_t reset = n->resets.active ? bppsa_resets_find(n, w->layer, top, start, sample, 1, false) : -1;
+  *anew = reset >= 0;
+  return *anew ? reset : start;
 }
 
 void bppsa_back_look(bppsa_back_walk *w) {
@@ -47,9 +52,11 @@ void bppsa_back_look(bppsa_back_walk *w) {
   for (int64_t b = 0; b < n->batch; ++b) {
     const int64_t chunks = bppsa_back_chunks_of(n, b);
     for (int64_t index = 0; index < chunks; ++index) {
-      const int64_t start = start_of_guess(n, b, index);
+      bool anew;
+      const int64_t start = start_of_guess(w, b, index, &anew), bottom = bppsa_back_begin_of(n, b, index);
       bppsa_back_chunk *c = bppsa_back_chunk_of(n, b, index);
-      *c = (bppsa_back_chunk){.exact = start == bppsa_back_length_of(n, b)};
+      *c = (bppsa_back_chunk){.exact = anew || start == bppsa_back_length_of(n, b)};
+      c->cut = n->resets.active && bppsa_resets_find(n, w->layer, bottom, bppsa_back_begin_of(n, b, index + 1), b, 1, false) >= 0;
       c->silent = !c->exact && is_silent(w, b, bppsa_back_begin_of(n, b, index), start);
       c->doubtful = !c->exact && index + 1 < chunks;
       w->measures = w->measures || c->silent;
@@ -60,11 +67,16 @@ void bppsa_back_look(bppsa_back_walk *w) {
 static void list_guess(bppsa_back_walk *w, int64_t sample, int64_t index) {
   const recurrent_network *n = w->n;
   const bppsa_back_chunk *c = bppsa_back_chunk_of(n, sample, index);
-  const int64_t top = bppsa_back_begin_of(n, sample, index + 1), at = c->silent ? top : start_of_guess(n, sample, index);
+  bool anew;
+  const int64_t top = bppsa_back_begin_of(n, sample, index + 1), start = start_of_guess(w, sample, index, &anew),
+                at = c->silent ? top : start;
   if (!bppsa_back_is_here(w, at)) {
     return;
   }
-  const bppsa_back_kind kind = c->exact ? BPPSA_BACK_SEED : c->silent ? BPPSA_BACK_PROBE : BPPSA_BACK_ZEROS;
+  const bppsa_back_kind kind = anew        ? BPPSA_BACK_ZEROS
+                               : c->exact  ? BPPSA_BACK_SEED
+                               : c->silent ? BPPSA_BACK_PROBE
+                                           : BPPSA_BACK_ZEROS;
   void *gradient = bppsa_back_lane_gradient(w, w->count);
   w->lanes[w->count++] = (bppsa_back_lane){
       .sample = sample, .chunk = index, .at = at, .top = top, .bottom = bppsa_back_begin_of(n, sample, index), .kind = kind};
@@ -106,7 +118,7 @@ static void find_scales(const bppsa_back_walk *w, int64_t sample) {
   double reach = 0, behind = 0;
   for (int64_t index = 0; index < bppsa_back_chunks_of(n, sample); ++index) {
     bppsa_back_chunk *c = bppsa_back_chunk_of(n, sample, index);
-    const double through = c->silent ? c->probe : c->probe / c->start, onwards = through > 0 ? through * reach : 0;
+    const double through = c->cut ? 0 : c->silent ? c->probe : c->probe / c->start, onwards = through > 0 ? through * reach : 0;
     reach = (c->silent ? c->reach : c->sum / c->start) + onwards;
     c->reach = reach;
   }

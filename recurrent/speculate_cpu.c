@@ -316,10 +316,12 @@ static bppsa_status speculate(walk *w) {
     const int64_t begin = bppsa_walk_chunk_begin(n, chunk), start = start_of(n, chunk, plan->warm_up, 0);
     const bool known = begin <= plan->warm_up; /* the chunk's lane begins where the sequence begins */
     for (int64_t b = 0; b < n->batch; ++b) {
+      const int64_t anew = bppsa_walk_anew(w, b, start, begin);
       if (begins_here(w, start)) {
-        add_lane(w, b, chunk, start, known ? bppsa_walk_state(w, 0, b) : (bppsa_walk_place){NULL, NULL});
+        add_lane(w, b, chunk, anew > 0 ? anew : start,
+                 known && anew <= 0 ? bppsa_walk_state(w, 0, b) : (bppsa_walk_place){NULL, NULL});
       }
-      bppsa_walk_doubts(n, b)[chunk] = !known && begins_here(w, begin);
+      bppsa_walk_doubts(n, b)[chunk] = !known && anew <= 0 && begins_here(w, begin);
     }
   }
   return finish_phase(w);
@@ -362,11 +364,14 @@ static bppsa_status reseed(walk *w) {
   for (int64_t b = 0; b < n->batch; ++b) {
     int64_t chunk = firsts[b] > 0 ? bppsa_walk_chunk_of(n, firsts[b]) : plan->chunks;
     for (; chunk < plan->chunks; ++chunk) {
-      const int64_t start = start_of(n, chunk, plan->warm_up, firsts[b]);
+      const int64_t start = start_of(n, chunk, plan->warm_up, firsts[b]), begin = bppsa_walk_chunk_begin(n, chunk);
+      if (bppsa_walk_anew(w, b, start_of(n, chunk, plan->warm_up, 0), begin) > 0) {
+        continue; /* its first guess was exact */
+      }
       if (begins_here(w, start)) {
         add_lane(w, b, chunk, start, bppsa_walk_packed(w, n->forward.seeds, b));
       }
-      bppsa_walk_doubts(n, b)[chunk] = start > firsts[b] && begins_here(w, bppsa_walk_chunk_begin(n, chunk));
+      bppsa_walk_doubts(n, b)[chunk] = start > firsts[b] && begins_here(w, begin);
     }
   }
   return finish_phase(w);

@@ -23,10 +23,10 @@ layers_window bppsa_layers_whole(const recurrent_network *n) {
 }
 
 int64_t bppsa_layers_run_rows(const recurrent_network *n) {
-  enum { BYTES = 1 << 15, LEAST_ROWS = 48 };
+  enum { BYTES = 1 << 15, LEAST_ROWS = 48, WIDE_ROWS = 256 };
   const int64_t row = ((n->cell->split ? 2 : 1) * n->cell->gates + 2) * n->config.hidden * layers_size_of(n),
                 fitting = BYTES / row;
-  const int64_t units = (fitting > LEAST_ROWS ? fitting : LEAST_ROWS) / n->batch;
+  const int64_t least = layers_wide(n) ? WIDE_ROWS : LEAST_ROWS, units = (fitting > least ? fitting : least) / n->batch;
   return (units > 1 ? units : 1) * n->batch;
 }
 
@@ -40,67 +40,171 @@ int64_t bppsa_layers_window_steps(const recurrent_network *n) {
   return (rows + n->batch - 1) / n->batch;
 }
 
-void bppsa_layers_cell_block(const recurrent_network *n, bppsa_cell_fn function, int64_t l, const layers_window *w, bool injected,
-                             int64_t first, int64_t samples, void *const *columns, void *diagonal) {
+/* A block of samples without the scan's arrays. */
+static bppsa_cell_block block_of(const recurrent_network *n, int64_t l, const layers_window *w, int64_t first, int64_t samples) {
   const recurrent_layer *layer = &n->layers[l];
   const int64_t passed = w->row * n->config.hidden, states = passed + (n->batch - w->samples) * n->config.hidden;
-  bppsa_cell_block arrays = {.steps = w->steps,
-                             .batch = w->samples,
-                             .hidden = n->config.hidden,
-                             .first = first,
-                             .samples = samples,
-                             .nonlinearity = n->config.nonlinearity,
-                             .w_hh = n->w_hh,
-                             .w_hh_t = n->w_hh_t,
-                             .w_row = bppsa_dtype_padded(n->config.dtype, n->config.hidden),
-                             .w_row_t = bppsa_dtype_padded(n->config.dtype, n->cell->gates * n->config.hidden),
-                             .pre = w->pre,
-                             .h = bppsa_recurrent_offset(n, layer->h, states),
-                             .c = bppsa_recurrent_offset(n, layer->c, states), /* NULL stays NULL */
-                             .saved = bppsa_recurrent_offset(n, layer->saved, passed * n->cell->saved),
-                             .g = w->g,
-                             .injected = injected,
-                             .input = w->input,
-                             .delta_x = w->pre,
-                             .delta_h = w->delta_h,
-                             .columns = columns,
-                             .diagonal = diagonal};
-  bppsa_recurrent_give_biases(n, l, &arrays);
+  bppsa_cell_block block = {.steps = w->steps,
+                            .batch = w->samples,
+                            .hidden = n->config.hidden,
+                            .first = first,
+                            .samples = samples,
+                            .nonlinearity = n->config.nonlinearity,
+                            .w_hh = n->w_hh,
+                            .w_hh_t = n->w_hh_t,
+                            .w_row = bppsa_dtype_padded(n->config.dtype, n->config.hidden),
+                            .w_row_t = bppsa_dtype_padded(n->config.dtype, n->cell->gates * n->config.hidden),
+                            .threads = 1,
+                            .pre = w->pre,
+                            .h = w->h != NULL ? w->h : bppsa_recurrent_offset(n, layer->h, states),
+                            .c = w->h != NULL ? w->c : bppsa_recurrent_offset(n, layer->c, states), /* NULL stays NULL */
+                            .saved = bppsa_recurrent_offset(n, layer->saved, passed * n->cell->saved),
+                            .g = w->g,
+                            .input = w->input,
+                            .delta_x = w->pre,
+                            .delta_h = w->delta_h,
+                            .columns = n->columns,
+                            .diagonal = n->diagonal};
+  bppsa_recurrent_give_biases(n, l, &block);
+  return block;
+}
+
+static void call(bppsa_cell_fn function, const bppsa_cell_block *block) {
   const unsigned mode = bppsa_flush_begin();
-  function(&arrays);
+  function(block);
   bppsa_flush_end(mode);
 }
 
+void bppsa_layers_cell_block(const recurrent_network *n, bppsa_cell_fn function, int64_t l, const layers_window *w,
+                             void *const *columns, void *diagonal) {
+  bppsa_cell_block block = block_of(n, l, w, 0, w->samples);
+  block.columns = columns;
+  block.diagonal = diagonal;
+  call(function, &block);
+}
+
+layers_stops bppsa_layers_stops_of(const recurrent_network *n, bppsa_cell_fn const functions[2]) {
+  return !n->resets.active                ? LAYERS_NO_STOP
+         : functions == n->cell->forward  ? LAYERS_FORWARD
+         : functions == n->cell->backward ? LAYERS_BACKWARD
+         : functions == n->cell->deltas   ? LAYERS_DELTAS
+                                          : LAYERS_NO_STOP;
+}
+
 /* One pass over a window. Samples are shared in units; a thread with several units computes as many of them at once as a single
- * thread would. */
+ * thread would. With panels the units are as large as a product takes at once, and where that makes too few of them for all
+ * threads, the threads share every step of every unit instead. */
 typedef struct {
   const recurrent_network *n;
   bppsa_cell_fn function;
   int64_t layer, unit, most; /* unit, most: numbers of samples */
   const layers_window *w;
   bool injected;
+  const void *panels;
+  int32_t threads; /* that share a step */
+  layers_stops stops;
 } sweep_pass;
+
+/* Calls the cell's function for a window, or a part of it, in a block of samples. */
+static void sweep_window(const sweep_pass *p, const layers_window *w, int64_t first, int64_t samples) {
+  bppsa_cell_block block = block_of(p->n, p->layer, w, first, samples);
+  block.injected = p->injected;
+  block.panels = p->panels;
+  block.threads = p->threads;
+  call(p->function, &block);
+}
+
+/* Calls the cell's function for some steps of the window, in a block of samples. reset: it is one step that resets some of them. */
+static void sweep_piece(const sweep_pass *p, int64_t at, int64_t steps, bool reset, int64_t first, int64_t samples) {
+  const recurrent_network *n = p->n;
+  const int64_t rows = at * p->w->samples, deltas = n->cell->gates * n->config.hidden;
+  layers_window w = *p->w;
+  w.first += at;
+  w.row += rows;
+  w.steps = steps;
+  w.pre = bppsa_recurrent_offset(n, w.pre, rows * deltas);
+  w.delta_h = bppsa_recurrent_offset(n, w.delta_h, rows * deltas);
+  w.g = bppsa_recurrent_offset(n, w.g, rows * bppsa_recurrent_state_size(n));
+  w.input = at > 0 || w.input;
+  const recurrent_reset_step s = {.layer = p->layer,
+                                  .step = w.first,
+                                  .row = w.row,
+                                  .samples = w.samples,
+                                  .first = first,
+                                  .count = samples,
+                                  .forward = p->stops == LAYERS_FORWARD,
+                                  .injected = p->injected,
+                                  .g = p->stops == LAYERS_BACKWARD && w.input ? w.g : NULL};
+  if (reset) {
+    bppsa_resets_begin(n, &s);
+    w.h = n->resets.h;
+    w.c = n->resets.c;
+  }
+  sweep_window(p, &w, first, samples);
+  if (reset) {
+    bppsa_resets_end(n, &s);
+  }
+}
+
+/* Goes through the window in the order of the pass. A step that resets samples of the block is computed by itself. */
+static void sweep_block(const sweep_pass *p, int64_t first, int64_t samples) {
+  const recurrent_network *n = p->n;
+  const int64_t begin = p->w->first, steps = p->w->steps, place = n->batch - p->w->samples + first;
+  const bool forward = p->stops == LAYERS_FORWARD;
+  int64_t low = 0, high = steps; /* steps that are left */
+  while (low < high) {
+    const int64_t found = bppsa_resets_find(n, p->layer, begin + low, begin + high, place, samples, !forward) - begin;
+    const bool reset = found >= 0 && found == (forward ? low : high - 1);
+    int64_t at = low, end = high;
+    if (found >= 0 && forward) {
+      end = reset ? found + 1 : found;
+    } else if (found >= 0) {
+      at = reset ? found : found + 1;
+    }
+    sweep_piece(p, at, end - at, reset, first, samples);
+    low = forward ? end : low;
+    high = forward ? high : at;
+  }
+}
 
 static void sweep_units(const void *context, int32_t worker, int64_t first, int64_t end) {
   const sweep_pass *p = context;
   const int64_t to = end * p->unit < p->w->samples ? end * p->unit : p->w->samples;
   (void)worker;
   for (int64_t from = first * p->unit; from < to; from += p->most) {
-    bppsa_layers_cell_block(p->n, p->function, p->layer, p->w, p->injected, from, to - from < p->most ? to - from : p->most,
-                            p->n->columns, p->n->diagonal);
+    const int64_t samples = to - from < p->most ? to - from : p->most;
+    if (p->stops == LAYERS_NO_STOP) {
+      sweep_window(p, p->w, from, samples);
+    } else {
+      sweep_block(p, from, samples);
+    }
   }
+}
+
+/* Units for a layer whose weights are in panels. */
+static void share_panels(sweep_pass *pass) {
+  const int32_t threads = pass->n->threads;
+  const int64_t units = (pass->w->samples + BPPSA_PANEL_ROWS - 1) / BPPSA_PANEL_ROWS;
+  pass->panels = pass->n->panels;
+  pass->threads = units < threads ? threads : 1;
+  pass->most = BPPSA_PANEL_ROWS;
+  pass->unit = pass->threads > 1 ? units * BPPSA_PANEL_ROWS : BPPSA_PANEL_ROWS;
 }
 
 void bppsa_layers_sweep(const recurrent_network *n, bppsa_cell_fn const functions[2], int64_t l, const layers_window *w,
                         bool injected) {
   const int64_t batch = w->samples, hidden = n->config.hidden, columns = n->cell->gates * hidden;
-  const sweep_pass pass = {.n = n,
-                           .function = functions[n->config.dtype == BPPSA_F64],
-                           .layer = l,
-                           .unit = bppsa_sample_block(batch, n->threads, columns, hidden),
-                           .most = bppsa_sample_block(batch, 1, columns, hidden),
-                           .w = w,
-                           .injected = injected};
+  sweep_pass pass = {.n = n,
+                     .function = functions[n->config.dtype == BPPSA_F64],
+                     .layer = l,
+                     .unit = bppsa_sample_block(batch, n->threads, columns, hidden),
+                     .most = bppsa_sample_block(batch, 1, columns, hidden),
+                     .w = w,
+                     .injected = injected,
+                     .stops = bppsa_layers_stops_of(n, functions)};
+  if (layers_wide(n) && (functions == n->cell->forward || functions == n->cell->backward)) {
+    share_panels(&pass);
+  }
   bppsa_parallel_for(n->threads, (batch + pass.unit - 1) / pass.unit,
                      bppsa_loop_work(2 * (double)(w->steps * batch) * (double)columns * (double)hidden, 0), sweep_units, &pass);
 }

@@ -20,6 +20,7 @@ typedef bppsa_walk_lane lane;
 typedef struct {
   char *x, *pre, *saved;
   bppsa_walk_place states; /* [steps + 1][count][H] each */
+  char *kept;              /* [count][S], states that a reset hides for a while */
   int64_t members[GROUP];  /* numbers of the lanes */
   int64_t count;
 } group;
@@ -227,8 +228,8 @@ static bool looks(const walk *w, const lane *l) {
 }
 
 /* Stores steps until one at which the walk looks agrees with the stored state, which then stays. The values saved with that step
- * do not stay: they belong to the state in front of it. *jumped: the lane goes on elsewhere, so that it needs the state there.
- * Returns true if the lane goes on. */
+ * do not stay: they belong to the state in front of it. In front of a reset the walk ends too, since the stored states behind it
+ * began from 0. *jumped: the lane goes on elsewhere, so that it needs the state there. Returns true if the lane goes on. */
 static bool settle_mend(const walk *w, const group *g, int64_t row, int64_t steps, lane *l, bool *jumped) {
   const recurrent_network *n = w->n;
   const bppsa_forward_plan *plan = &n->forward.plan;
@@ -247,7 +248,12 @@ static bool settle_mend(const walk *w, const group *g, int64_t row, int64_t step
     l->mended += first;
     l->begun = first ? c.distance / c.unit : l->begun;
     keep(w, l, l->at, state, saved);
-    if (++l->at == l->end) {
+    ++l->at;
+    if (bppsa_walk_at_reset(w, l)) {
+      *jumped = w->phase == BPPSA_WALK_TAIL && bppsa_walk_next_doubt(w, l);
+      return *jumped;
+    }
+    if (l->at == l->end) {
       l->far = c.distance > plan->far;
       l->lasts = lasts(w, l->begun, c.distance / c.unit);
       if (!bppsa_walk_end(w, l)) {
@@ -279,6 +285,62 @@ static void gather(const walk *w, group *g, int64_t steps) {
   }
 }
 
+/* Lanes that begin anew in front of step s of the window have 0 there, `kept` what was there. back: they get it back. */
+static void hide_states(const walk *w, const group *g, int64_t s, bool back) {
+  for (int64_t i = 0; i < g->count; ++i) {
+    lane at = w->lanes[g->members[i]];
+    at.at += s;
+    const bppsa_walk_place state = bppsa_walk_behind(w, g->states, s * g->count + i), kept = bppsa_walk_packed(w, g->kept, i);
+    if (!bppsa_walk_at_reset(w, &at)) {
+      continue;
+    }
+    bppsa_walk_copy(w, back ? state : kept, back ? kept : state);
+    if (!back) {
+      memset(state.h, 0, w->row);
+      if (state.c != NULL) {
+        memset(state.c, 0, w->row);
+      }
+    }
+  }
+}
+
+/* The first of the steps s .. steps - 1 of the window in front of which a lane begins anew; `steps`: none. */
+static int64_t next_reset(const walk *w, const group *g, int64_t s, int64_t steps) {
+  for (; s < steps; ++s) {
+    for (int64_t i = 0; i < g->count; ++i) {
+      lane at = w->lanes[g->members[i]];
+      at.at += s;
+      if (bppsa_walk_at_reset(w, &at)) {
+        return s;
+      }
+    }
+  }
+  return steps;
+}
+
+/* Calls the cell's function for all steps of a window, from one reset to the next. */
+static void call_cell(const walk *w, const group *g, const bppsa_cell_block *window) {
+  const recurrent_network *n = w->n;
+  const bppsa_cell_fn forward = n->cell->forward[n->config.dtype == BPPSA_F64];
+  for (int64_t s = 0, next; s < window->steps; s = next) {
+    bppsa_cell_block block = *window;
+    const int64_t rows = s * g->count;
+    next = n->resets.active ? next_reset(w, g, s + 1, window->steps) : window->steps;
+    block.steps = next - s;
+    block.pre = bppsa_recurrent_offset(n, window->pre, rows * n->cell->gates * n->config.hidden);
+    block.h = bppsa_walk_behind(w, g->states, rows).h;
+    block.c = bppsa_walk_behind(w, g->states, rows).c;
+    block.saved = g->saved + (size_t)rows * w->saved_row;
+    if (n->resets.active) {
+      hide_states(w, g, s, false);
+    }
+    forward(&block);
+    if (n->resets.active) {
+      hide_states(w, g, s, true);
+    }
+  }
+}
+
 /* Computes `steps` steps of all lanes from the states in row 0. */
 static void compute_window(const walk *w, group *g, int64_t steps) {
   const recurrent_network *n = w->n;
@@ -301,7 +363,7 @@ static void compute_window(const walk *w, group *g, int64_t steps) {
                             .saved = g->saved};
   bppsa_recurrent_give_biases(n, w->layer, &block);
   const unsigned mode = bppsa_flush_begin();
-  n->cell->forward[n->config.dtype == BPPSA_F64](&block);
+  call_cell(w, g, &block);
   bppsa_flush_end(mode);
 }
 
@@ -346,9 +408,10 @@ int64_t bppsa_walk_lane_reals(const recurrent_network *n, int64_t input) {
   return input + (n->cell->gates + n->cell->saved) * n->config.hidden + bppsa_recurrent_state_size(n);
 }
 
-/* All of a worker's part, in reals: a window of a group, and the states in front of it. */
+/* All of a worker's part, in reals: a window of a group, the states in front of it, and those that resets hide. */
 int64_t bppsa_walk_scratch(const recurrent_network *n) {
-  return n->forward.window * GROUP * bppsa_walk_lane_reals(n, widest_input(n)) + GROUP * bppsa_recurrent_state_size(n);
+  return n->forward.window * GROUP * bppsa_walk_lane_reals(n, widest_input(n)) +
+         (n->config.resets ? 2 : 1) * GROUP * bppsa_recurrent_state_size(n);
 }
 
 static group group_of(const walk *w, int32_t worker) {
@@ -359,6 +422,7 @@ static group group_of(const walk *w, int32_t worker) {
   g.saved = bppsa_recurrent_offset(n, g.pre, rows * n->cell->gates * hidden);
   g.states.h = bppsa_recurrent_offset(n, g.saved, rows * n->cell->saved * hidden);
   g.states.c = n->cell->pair ? bppsa_recurrent_offset(n, g.states.h, (rows + GROUP) * hidden) : NULL;
+  g.kept = bppsa_recurrent_offset(n, g.states.h, (rows + GROUP) * bppsa_recurrent_state_size(n));
   return g;
 }
 

@@ -17,6 +17,7 @@ typedef enum { WARM_UP, GUESS, MEND } group_work;
 typedef struct {
   char *top, *g, *h, *c, *saved, *x, *delta_x, *delta_h; /* top: the lanes' gradients */
   void *largest;                                         /* of each row of g */
+  void *kept;                                            /* [count][2 S]: states and u where lanes begin anew */
   int64_t members[BPPSA_BACK_GROUP], count;
   int64_t first_part, parts; /* of the weight gradients, to which it adds one after the other: long sums lose digits */
   int64_t steps, walked;     /* in all, of the lane that walks the longest, and up to now */
@@ -164,6 +165,12 @@ static bool enters_next(const bppsa_back_walk *w, bppsa_back_lane *l, const void
   return true;
 }
 
+/* Does the lane's sample begin anew in front of its step `back` steps in front of its latest one? */
+static bool at_reset(const bppsa_back_walk *w, const bppsa_back_lane *l, int64_t back) {
+  const int64_t step = l->at - 1 - back;
+  return step > 0 && bppsa_resets_at(w->n, w->layer, step, l->sample);
+}
+
 /* Takes what a lane that walks a difference has found. True: it goes on. */
 static bool settle_difference(const bppsa_back_walk *w, const group *g, int64_t index, int64_t steps, bppsa_back_lane *l) {
   for (int64_t s = steps; s > 0; --s) {
@@ -173,6 +180,12 @@ static bool settle_difference(const bppsa_back_walk *w, const group *g, int64_t 
     c->sum += c->silent ? largest_of(w, g, s, index) : 0;
     keep_deltas(w, g, l, s - 1, index, c);
     ++l->steps;
+    if (at_reset(w, l, 0)) { /* the difference ends here */
+      --l->at;
+      l->stopped = true;
+      clear_deltas(w, g, s - 1, index);
+      return false;
+    }
     if (--l->at == l->bottom) {
       bppsa_back_add(w->n, w->state, next, bppsa_back_end_of(w, l->sample, l->chunk));
       c->moved = size;
@@ -252,6 +265,83 @@ static void gather_lane(const bppsa_back_walk *w, const group *g, const bppsa_ba
   }
 }
 
+/* What is done to the states and u in front of a step of the window, of lanes that begin anew there. */
+typedef enum {
+  HIDE /* 0 for the states, which are kept with u */,
+  SHOW /* states and u as they were */,
+  CLEAR /* h alone is 0 */
+} reset_work;
+
+static void treat_resets(const bppsa_back_walk *w, const group *g, int64_t s, int64_t steps, reset_work work) {
+  const recurrent_network *n = w->n;
+  const int64_t hidden = n->config.hidden;
+  const size_t row = (size_t)hidden * w->real, state = (size_t)w->state * w->real;
+  for (int64_t i = 0; i < g->count; ++i) {
+    const bppsa_back_lane *l = &w->lanes[g->members[i]];
+    void *const halves[] = {window_row(w, g, g->h, s, i, hidden), g->c != NULL ? window_row(w, g, g->c, s, i, hidden) : NULL},
+                *u = window_row(w, g, g->g, s, i, w->state);
+    char *kept = bppsa_back_at_row(w, g->kept, 2 * i, w->state);
+    if (!at_reset(w, l, steps - 1 - s)) {
+      continue;
+    }
+    for (int half = 0; half < (n->cell->pair ? 2 : 1) && work != CLEAR; ++half) {
+      char *here = kept + (size_t)half * row;
+      memcpy(work == HIDE ? here : halves[half], work == HIDE ? halves[half] : here, row);
+    }
+    if (work == HIDE) {
+      memcpy(kept + state, u, state);
+    } else if (work == SHOW && w->injected && !w->adds) {
+      memcpy(u, kept + state, state);
+    } else if (work == SHOW) {
+      memset(u, 0, state);
+    }
+    for (int half = 0; half < (n->cell->pair && work == HIDE ? 2 : 1) && work != SHOW; ++half) {
+      memset(halves[half], 0, row);
+    }
+  }
+}
+
+/* The last of the steps 0 .. end - 1 of the window in front of which a lane begins anew; 0: none, or the first. */
+static int64_t last_reset(const bppsa_back_walk *w, const group *g, int64_t end, int64_t steps) {
+  for (int64_t s = end - 1; s > 0; --s) {
+    for (int64_t i = 0; i < g->count; ++i) {
+      if (at_reset(w, &w->lanes[g->members[i]], steps - 1 - s)) {
+        return s;
+      }
+    }
+  }
+  return 0;
+}
+
+/* Calls the cell's function for all steps of a window, from its end and from one reset to the next. Then h has 0 in front of the
+ * steps at which lanes begin anew, as the weight gradients need it. */
+static void call_cell(const bppsa_back_walk *w, const group *g, const bppsa_cell_block *window) {
+  const recurrent_network *n = w->n;
+  const int64_t hidden = n->config.hidden, steps = window->steps;
+  const bppsa_cell_fn backward = n->cell->backward[n->config.dtype == BPPSA_F64];
+  if (!n->resets.active) {
+    backward(window);
+    return;
+  }
+  for (int64_t end = steps, s; end > 0; end = s) {
+    bppsa_cell_block block = *window;
+    s = last_reset(w, g, end, steps);
+    block.steps = end - s;
+    block.h = window_row(w, g, g->h, s, 0, hidden);
+    block.c = g->c != NULL ? window_row(w, g, g->c, s, 0, hidden) : NULL;
+    block.saved = window_row(w, g, g->saved, s, 0, n->cell->saved * hidden);
+    block.g = window_row(w, g, g->g, s, 0, w->state);
+    block.delta_x = window_row(w, g, g->delta_x, s, 0, w->width);
+    block.delta_h = window_row(w, g, g->delta_h, s, 0, w->width);
+    treat_resets(w, g, s, steps, HIDE);
+    backward(&block);
+    treat_resets(w, g, s, steps, SHOW);
+  }
+  for (int64_t s = 0; s < steps; ++s) {
+    treat_resets(w, g, s, steps, CLEAR);
+  }
+}
+
 static void compute_window(const bppsa_back_walk *w, group *g, int64_t steps) {
   const recurrent_network *n = w->n;
   const int64_t hidden = n->config.hidden;
@@ -275,7 +365,7 @@ static void compute_window(const bppsa_back_walk *w, group *g, int64_t steps) {
                                   .delta_x = g->delta_x,
                                   .delta_h = g->delta_h};
   const unsigned mode = bppsa_flush_begin();
-  n->cell->backward[n->config.dtype == BPPSA_F64](&block);
+  call_cell(w, g, &block);
   bppsa_flush_end(mode);
 }
 
@@ -322,7 +412,8 @@ int64_t bppsa_back_lane_reals(const recurrent_network *n) {
 }
 
 int64_t bppsa_back_scratch_reals(const recurrent_network *n) {
-  return BPPSA_BACK_GROUP * (n->back.window * (bppsa_back_lane_reals(n) + 1) + 3 * bppsa_recurrent_state_size(n) + 1);
+  const int64_t rows = n->config.resets ? 5 : 3;
+  return BPPSA_BACK_GROUP * (n->back.window * (bppsa_back_lane_reals(n) + 1) + rows * bppsa_recurrent_state_size(n) + 1);
 }
 
 static group group_of(const bppsa_back_walk *w, int32_t worker) {
@@ -337,6 +428,7 @@ static group group_of(const bppsa_back_walk *w, int32_t worker) {
   g.delta_x = bppsa_back_at_row(w, g.x, rows, widest_input(n));
   g.delta_h = n->cell->split ? bppsa_back_at_row(w, g.delta_x, rows, w->width) : g.delta_x;
   g.largest = bppsa_back_at_row(w, g.delta_h, rows, w->width);
+  g.kept = bppsa_back_at_row(w, g.largest, rows + BPPSA_BACK_GROUP, 1);
   return g;
 }
 

@@ -49,6 +49,7 @@ typedef struct {
   double moved;   /* |d|_inf that it arrived with at the chunk's earlier end; -1: it did not, or entered the next chunk */
   bool exact;     /* it started from the true gradient */
   bool silent;    /* nothing is injected into it and its warm-up */
+  bool cut;       /* its sample begins anew within it: no difference walks through */
   bool quiet;     /* what may be dropped follows from the gradients behind it */
   bool doubtful;  /* its boundary must be compared */
   bool fits;      /* the latest comparison accepted it */

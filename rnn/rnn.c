@@ -24,6 +24,7 @@ const bppsa_cell bppsa_rnn_cell = {
     .deltas = {deltas_f32, deltas_f64},
     .cuda = bppsa_rnn_cuda,
     .step = &bppsa_rnn_step,
+    .takes_panels = true,
 };
 
 const bppsa_step bppsa_rnn_step = {

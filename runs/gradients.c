@@ -11,6 +11,7 @@
 #include "runs/backward_report.h"
 #include "runs/gradients_internal.h"
 #include "train/data/lengths.h"
+#include "train/data/resets.h"
 #include "train/loss.h"
 
 enum { EXTRAS = 4 }; /* input, h0, c0, loss */
@@ -18,6 +19,7 @@ enum { EXTRAS = 4 }; /* input, h0, c0, loss */
 void bppsa_gradients_free(bppsa_gradients *g) {
   bppsa_free(g->tensors);
   bppsa_free(g->lengths);
+  bppsa_free(g->resets);
   bppsa_buffer_free(&g->dx);
   bppsa_buffer_free(&g->dh0);
   bppsa_buffer_free(&g->halves[0]);
@@ -149,6 +151,11 @@ bppsa_status bppsa_gradients_load(const bppsa_gradients_files *files, bppsa_grad
     BPPSA_TRY(bppsa_input_status(bppsa_lengths_load(files->lengths, g->config.batch, g->config.steps.seq_len, &g->lengths)));
     g->config.steps.lengths = true;
   }
+  if (files->resets != NULL) {
+    BPPSA_TRY(
+        bppsa_input_status(bppsa_resets_load(files->resets, "[T, B]", g->config.steps.seq_len, g->config.batch, &g->resets)));
+    g->config.steps.resets = true;
+  }
   BPPSA_TRY(g->objective.kind == BPPSA_LOSS_NONE  ? load_grad_output(files->grad_output, g)
             : bppsa_objective_real(&g->objective) ? load_targets(files->labels, g)
                                                   : load_labels(files->labels, g));
@@ -190,7 +197,9 @@ static bppsa_status forward_backward(bppsa_gradients *g) {
   if (h0 != NULL) {
     BPPSA_TRY(bppsa_buffer_move(g->device, &g->h0));
   }
-  BPPSA_TRY(bppsa_model_forward(g->model, &g->x.view, h0, &(bppsa_spans){.lengths = g->lengths}, &logits));
+  const bppsa_view resets = bppsa_view_make(g->resets, BPPSA_U8, 2, (int64_t[]){g->config.steps.seq_len, g->config.batch});
+  const bppsa_spans spans = {.lengths = g->lengths, .resets = g->resets != NULL ? &resets : NULL};
+  BPPSA_TRY(bppsa_model_forward(g->model, &g->x.view, h0, &spans, &logits));
   BPPSA_TRY(bppsa_model_add_pass(g->model, BPPSA_PASS_FORWARD, g->account[BPPSA_PASS_FORWARD]));
   BPPSA_TRY(find_seed(g, &logits));
   BPPSA_TRY(g->model->ops->backward(g->model, given ? &g->labels.view : &g->seed.view));
@@ -230,7 +239,9 @@ bppsa_status bppsa_gradients_list(bppsa_gradients *g) {
     return BPPSA_ERR_MEMORY;
   }
   for (int64_t i = 0; i < model->parameter_count; ++i) {
-    g->tensors[g->count++] = (bppsa_named_view){model->parameters[i].name, model->parameters[i].gradient};
+    if (!model->parameters[i].statistic) {
+      g->tensors[g->count++] = (bppsa_named_view){model->parameters[i].name, model->parameters[i].gradient};
+    }
   }
   g->tensors[g->count++] = (bppsa_named_view){"input", g->dx.view};
   BPPSA_TRY(list_start(g));

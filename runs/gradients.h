@@ -24,6 +24,7 @@ typedef struct {
    * [L,B,2H] with h in front of c, or empty. */
   bppsa_buffer x, labels, h0;
   int64_t *lengths;       /* how many steps each sample has, [B], or NULL */
+  uint8_t *resets;        /* where samples begin anew, [T,B], or NULL */
   bppsa_buffer seed;      /* the gradient of the logits, in their shape */
   bppsa_buffer dx, dh0;   /* gradients of x and h0, on the host */
   bppsa_buffer halves[2]; /* an LSTM's gradients of h0 and c0 one by one, [L,B,H]; otherwise empty */
@@ -43,6 +44,7 @@ typedef struct {
   const char *grad_output; /* the gradient of the states, without a loss */
   const char *h0, *c0;     /* NULL: zeros */
   const char *lengths;     /* how many steps each sample has; NULL: all have T */
+  const char *resets;      /* where samples begin anew; NULL: nowhere */
 } bppsa_gradients_files;
 
 /* Loads a batch and takes its sizes into the configuration; without a loss, the gradient's shape also says if it covers every

@@ -169,7 +169,12 @@ static bppsa_status load_operator(const loading *l) {
     wanted->filled = wanted->operands.weights != NULL;
     return BPPSA_OK;
   }
-  wanted->filled = wanted->operands.input != NULL || op->kind == BPPSA_OPERATOR_AVGPOOL2D || op->kind == BPPSA_OPERATOR_FLATTEN;
+  if (op->kind == BPPSA_OPERATOR_BATCHNORM2D) {
+    BPPSA_TRY(load(l, "--weights", l->files->weights, op->in[0], &wanted->operands.scale));
+    wanted->filled = wanted->operands.scale != NULL;
+    return BPPSA_OK;
+  }
+  wanted->filled = wanted->operands.input != NULL || bppsa_op_shares_values(op);
   return BPPSA_OK;
 }
 

@@ -11,7 +11,7 @@
 static int64_t parameter_total(const bppsa_model *model) {
   int64_t total = 0;
   for (int64_t i = 0; i < model->parameter_count; ++i) {
-    total += bppsa_view_count(&model->parameters[i].value);
+    total += model->parameters[i].statistic ? 0 : bppsa_view_count(&model->parameters[i].value);
   }
   return total;
 }

@@ -114,7 +114,8 @@ static bppsa_status follow_ranks(bppsa_train_run *run) {
 
 bppsa_status bppsa_train_run_create_model(bppsa_train_run *run) {
   const double start = bppsa_now();
-  run->config.steps.dropout_seed = run->train.seed;
+  run->config.steps.dropout_seed = run->config.dropout_seed = run->train.seed;
+  run->config.training = true;
   run->config.steps.speculation.adapts = true;
   BPPSA_TRY(bppsa_rank_network_create(&run->network, &run->config, run->device, &run->on, &run->model));
   run->plan_s = bppsa_now() - start;

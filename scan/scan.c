@@ -48,11 +48,19 @@ bppsa_status bppsa_scan_executor_count(bppsa_scan_executor *executor) {
   return executor->count_redone == NULL ? BPPSA_OK : executor->count_redone(executor);
 }
 
+bppsa_status bppsa_scan_refuse_cuts(const bppsa_scan_operands *o, const char *where) {
+  return o->cuts == NULL ? BPPSA_OK : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "scan: cuts %s, expected none", where);
+}
+
 bppsa_status bppsa_scan_check_operands(const bppsa_scan_plan *plan, const bppsa_scan_operands *o) {
   const bppsa_scan_config *c = bppsa_scan_plan_config(plan);
   if (o->batch < 1 || o->batch > c->batch) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan: batch %lld, expected 1 .. %lld as planned", (long long)o->batch,
                       (long long)c->batch);
+  }
+  if (o->cuts != NULL && !bppsa_scan_shares(c)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan: cuts in a chain of %s elements, expected recurrent ones or pairs",
+                      bppsa_scan_element_find(c->element)->name);
   }
   const char *missing = NULL;
   if (o->gradients == NULL) {
@@ -71,7 +79,7 @@ bppsa_status bppsa_scan_check_operands(const bppsa_scan_plan *plan, const bppsa_
   } else if (c->element == BPPSA_ELEMENT_CSR) {
     missing = o->values == NULL ? "values" : NULL;
     for (int64_t t = c->input ? 0 : 1; missing == NULL && t < c->jacobians; ++t) { /* J_1ᵀ is needed for g_0 only */
-      missing = o->values[t].data == NULL && !c->patterns[t]->identity ? "the values of an element" : NULL;
+      missing = o->values[t].data == NULL && !bppsa_csr_only_ones(c->patterns[t]) ? "the values of an element" : NULL;
     }
   } else if (o->jt == NULL) {
     missing = "transposed Jacobians";

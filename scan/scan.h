@@ -22,10 +22,13 @@ typedef struct {
   /* dense: J_1ᵀ, .., J_nᵀ one behind the other, each [b][d_{t-1}][d_t]. diagonal: their diagonals [n][b][H]. */
   const void *jt;
   /* recurrent, and pair, of which H is half of a gradient's size: */
-  const void *const *weights;     /* W_k, K pointers to [H][weight_row] (rows: the cell's outputs) */
-  int64_t weight_row;             /* elements from one row of W_k to the next; 0: H */
-  const void *const *columns;     /* d_k, K pointers to [n][b][H]; pair: K + 1 */
-  const void *diagonal;           /* e [n][b][H]; NULL unless planned */
+  const void *const *weights; /* W_k, K pointers to [H][weight_row] (rows: the cell's outputs) */
+  int64_t weight_row;         /* elements from one row of W_k to the next; 0: H */
+  const void *const *columns; /* d_k, K pointers to [n][b][H]; pair: K + 1 */
+  const void *diagonal;       /* e [n][b][H]; NULL unless planned */
+  /* recurrent and pair, on a CPU: bytes [n][b], 1 where J_tᵀ of a sample is 0, whatever its factors are; NULL: nowhere. A
+   * gradient behind such a step, NaN too, has no part in those in front of it. */
+  const uint8_t *cuts;
   const bppsa_csr_values *values; /* csr: of J_1ᵀ .. J_nᵀ; J_1ᵀ is not used unless g_0 is wanted */
   /* u_0 .. u_{n-1}, laid out like gradients; NULL unless planned affine. It may be the array of gradients itself, because each
    * u_t is read before g_t is written. u_0 is read only if g_0 is wanted. */

@@ -181,6 +181,7 @@ template <typename real> bppsa_status run(const cuda_executor *x, const bppsa_sc
 bppsa_status execute(bppsa_scan_executor *executor, const bppsa_scan_operands *operands) {
   cuda_executor *x = (cuda_executor *)executor;
   BPPSA_TRY(bppsa_scan_check_operands(executor->plan, operands));
+  BPPSA_TRY(bppsa_scan_refuse_cuts(operands, "on a GPU"));
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(x->index), "scan"));
   return executor->plan->config.dtype == BPPSA_F32 ? run<float>(x, operands) : run<double>(x, operands);
 }

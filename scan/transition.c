@@ -396,6 +396,7 @@ bppsa_status bppsa_transition_make(bppsa_transition_maker *maker, const bppsa_sc
                                    bppsa_transition *transition) {
   BPPSA_REQUIRE(maker != NULL && operands != NULL && transition != NULL);
   BPPSA_TRY(bppsa_scan_check_operands(maker->plan, operands));
+  BPPSA_TRY(bppsa_scan_refuse_cuts(operands, "in a transition"));
   transition->batch = operands->batch;
   if (is_sparse(&transition->shape)) {
     return make_sparse(maker, operands, transition);

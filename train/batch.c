@@ -25,7 +25,8 @@ static bppsa_status create_buffers(bppsa_batch *b, bool gradients) {
   }
   b->indices = bppsa_calloc(b->capacity, sizeof *b->indices);
   b->lengths = dataset->lengths != NULL ? bppsa_calloc(b->capacity, sizeof *b->lengths) : NULL;
-  if (dataset->lengths != NULL && b->lengths == NULL) {
+  b->resets = dataset->resets != NULL ? bppsa_calloc(b->capacity, (size_t)dataset->seq_len) : NULL;
+  if ((dataset->lengths != NULL && b->lengths == NULL) || (dataset->resets != NULL && b->resets == NULL)) {
     return BPPSA_ERR_MEMORY;
   }
   if (bppsa_objective_real(&dataset->objective)) {
@@ -85,6 +86,7 @@ void bppsa_batch_free(bppsa_batch *batch) {
     bppsa_free(batch->labels);
     bppsa_free(batch->indices);
     bppsa_free(batch->lengths);
+    bppsa_free(batch->resets);
   }
   *batch = (bppsa_batch){0};
 }
@@ -125,14 +127,25 @@ bppsa_view bppsa_batch_targets(const bppsa_batch *batch) {
   return bppsa_view_make(batch->targets.data, batch->model->dtype, per_step ? 3 : 2, per_step ? shape : shape + 1);
 }
 
+/* Takes what the data set says of the present samples. */
+static void take_spans(bppsa_batch *batch) {
+  const bppsa_dataset *dataset = batch->dataset;
+  for (int64_t i = 0; i < batch->count; ++i) {
+    if (batch->lengths != NULL) {
+      batch->lengths[i] = dataset->lengths[batch->indices[i]];
+    }
+    for (int64_t t = 0; batch->resets != NULL && t < dataset->seq_len; ++t) {
+      batch->resets[t * batch->count + i] = dataset->resets[batch->indices[i] * dataset->seq_len + t];
+    }
+  }
+}
+
 bppsa_status bppsa_batch_stage(bppsa_batch *batch, int64_t count) {
   int64_t shape[4];
   const int32_t ndim = bppsa_dataset_shape(batch->dataset, count, shape);
   batch->count = count;
   batch->first = 0;
-  for (int64_t i = 0; batch->lengths != NULL && i < count; ++i) {
-    batch->lengths[i] = batch->dataset->lengths[batch->indices[i]];
-  }
+  take_spans(batch);
   batch->x_view = placed(bppsa_view_make(batch->x.view.data, batch->model->dtype, ndim, shape), batch->x.view.device);
   if (batch->gpu.device != NULL && batch->dataset->ops->queue != NULL) {
     return BPPSA_OK;
@@ -179,10 +192,12 @@ void bppsa_batch_tell(const bppsa_batch *batch) {
 bppsa_status bppsa_batch_forward(bppsa_batch *batch) {
   int64_t shape[3];
   const int32_t ndim = logits_shape(batch, shape);
-  const bppsa_view x = own_x(batch);
+  const int64_t steps[2] = {batch->dataset->seq_len, batch->count};
+  const bppsa_view x = own_x(batch), resets = bppsa_view_make(batch->resets, BPPSA_U8, 2, steps);
+  const bppsa_spans spans = {.lengths = batch->lengths, .resets = batch->resets != NULL ? &resets : NULL};
   batch->lent = true;
   bppsa_batch_tell(batch);
-  BPPSA_TRY(bppsa_model_forward(batch->model, &x, NULL, &(bppsa_spans){.lengths = batch->lengths}, &batch->logits));
+  BPPSA_TRY(bppsa_model_forward(batch->model, &x, NULL, &spans, &batch->logits));
   const bppsa_view expected = bppsa_view_make(batch->logits.data, batch->model->dtype, ndim, shape);
   if (!bppsa_view_same_shape(&batch->logits, &expected)) {
     char found_text[BPPSA_SHAPE_TEXT], expected_text[BPPSA_SHAPE_TEXT];

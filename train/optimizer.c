@@ -216,6 +216,9 @@ void bppsa_optimizer_step(bppsa_optimizer *optimizer, const bppsa_device *device
   const bppsa_step_factors factors = bppsa_optimizer_begin(optimizer);
   for (int64_t i = 0; i < optimizer->model->parameter_count; ++i) {
     const bppsa_parameter *parameter = &optimizer->model->parameters[i];
+    if (parameter->statistic) {
+      continue;
+    }
     const bppsa_view *value = &parameter->value;
     void *state[SLOTS] = {NULL, NULL};
     for (int64_t slot = 0; slot < optimizer->slots; ++slot) {

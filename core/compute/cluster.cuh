@@ -1,4 +1,19 @@
-/* Clusters of thread blocks, which run at the same time and write to each other's shared memory (sm_90 and later).
+/* Launches with attributes, for GPUs and code of sm_90 and later.
+ *
+ * ---- launches that begin early ----
+ *
+ *     BPPSA_LAUNCH_EARLY(kernel, cluster, blocks, threads, shared_bytes, stream, arguments ...);     cluster 1: single blocks
+ *     launch_wait()   every thread of such a kernel, before it reads what the kernel in front writes, and before it writes
+ *     launch_next()   in the kernel in front: lets the one behind it begin
+ *
+ * Blocks of an early launch begin when all blocks of the kernel in front of it in the stream have called launch_next or have ended.
+ * Until they wait they may read what earlier kernels wrote, weights for example: the kernel in front must have been launched
+ * without `early`, or call launch_next behind its own launch_wait. It must be a kernel of this library. In kernels that were
+ * launched otherwise, and in code for other GPUs, both calls do nothing.
+ *
+ * ---- clusters ----
+ *
+ * Clusters of thread blocks, which run at the same time and write to each other's shared memory (sm_90 and later).
  *
  *     BPPSA_LAUNCH_CLUSTER(kernel, cluster, blocks, threads, shared_bytes, stream, arguments ...);    `cluster` blocks each
  *     cluster_fits(kernel, cluster, threads, shared_bytes, &fits)                      does the GPU have room for such a cluster?
@@ -21,7 +36,9 @@
 
 #ifndef BPPSA_LAUNCH_CLUSTER
 #define BPPSA_LAUNCH_CLUSTER(kernel, cluster, blocks, threads, shared_bytes, stream, ...)                                        \
-  cluster_launch((kernel), (cluster), (blocks), (threads), (shared_bytes), (stream), __VA_ARGS__)
+  cluster_launch((kernel), (cluster), false, (blocks), (threads), (shared_bytes), (stream), __VA_ARGS__)
+#define BPPSA_LAUNCH_EARLY(kernel, cluster, blocks, threads, shared_bytes, stream, ...)                                          \
+  cluster_launch((kernel), (cluster), true, (blocks), (threads), (shared_bytes), (stream), __VA_ARGS__)
 
 typedef unsigned long long cluster_gate;
 struct cluster_far {
@@ -30,28 +47,30 @@ struct cluster_far {
 
 /* cudaLaunchKernelEx takes an address of the attribute, which must outlive it. */
 struct cluster_config {
-  cudaLaunchAttribute attribute;
+  cudaLaunchAttribute attributes[2];
   cudaLaunchConfig_t config;
-  cluster_config(unsigned cluster, unsigned blocks, unsigned threads, size_t shared, cudaStream_t stream)
-      : attribute(), config() {
-    attribute.id = cudaLaunchAttributeClusterDimension;
-    attribute.val.clusterDim.x = cluster;
-    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+  cluster_config(unsigned cluster, unsigned blocks, unsigned threads, size_t shared, cudaStream_t stream, bool early = false)
+      : attributes(), config() {
+    attributes[0].id = cudaLaunchAttributeClusterDimension;
+    attributes[0].val.clusterDim.x = cluster;
+    attributes[0].val.clusterDim.y = attributes[0].val.clusterDim.z = 1;
+    attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[1].val.programmaticStreamSerializationAllowed = 1;
     config.gridDim = dim3(blocks);
     config.blockDim = dim3(threads);
     config.dynamicSmemBytes = shared;
     config.stream = stream;
-    config.attrs = &attribute;
-    config.numAttrs = 1;
+    config.attrs = attributes;
+    config.numAttrs = early ? 2 : 1;
   }
   cluster_config(const cluster_config &) = delete;
 };
 
 /* The error is cudaGetLastError's, as after any launch. */
 template <typename... P, typename... A>
-void cluster_launch(void (*kernel)(P...), unsigned cluster, unsigned blocks, unsigned threads, size_t shared, cudaStream_t stream,
-                    const A &...arguments) {
-  const cluster_config c(cluster, blocks, threads, shared, stream);
+void cluster_launch(void (*kernel)(P...), unsigned cluster, bool early, unsigned blocks, unsigned threads, size_t shared,
+                    cudaStream_t stream, const A &...arguments) {
+  const cluster_config c(cluster, blocks, threads, shared, stream, early);
   (void)cudaLaunchKernelEx(&c.config, kernel, P(arguments)...);
 }
 
@@ -64,6 +83,20 @@ void cluster_launch(void (*kernel)(P...), unsigned cluster, unsigned blocks, uns
 #else
 #define CLUSTER_PTX(...)
 #endif
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define LAUNCH_PTX(...) asm volatile(__VA_ARGS__)
+#else
+#define LAUNCH_PTX(...)
+#endif
+
+__device__ __forceinline__ void launch_wait() {
+  LAUNCH_PTX("griddepcontrol.wait;" ::: "memory");
+}
+
+__device__ __forceinline__ void launch_next() {
+  LAUNCH_PTX("griddepcontrol.launch_dependents;" ::: "memory");
+}
 
 __device__ __forceinline__ unsigned cluster_address(const void *shared) {
   return (unsigned)__cvta_generic_to_shared(shared);

@@ -9,6 +9,7 @@
 enum {
   ROW_BLOCK = 256,   /* rows of y or dx in a task */
   OUT_TILE = 64,     /* rows of dw in a task */
+  WIDE_TILE = 192,   /* of a wide dw, whose products copy x and dy together first */
   MOST_PARTIALS = 64 /* tasks of dw: tiles x partial sums stay near this number */
 };
 
@@ -44,6 +45,16 @@ static double waste(const bppsa_linear *l, int64_t n) {
 /* Is dw summed transposed, with the outputs as lanes, because fewer lanes are empty then? */
 static bool is_narrow(const bppsa_linear *l) {
   return waste(l, l->out < OUT_TILE ? l->out : OUT_TILE) < waste(l, l->in);
+}
+
+/* Rows of dw in a task. */
+static int64_t tile_rows(const bppsa_linear *l) {
+  enum { WIDE = 129 };
+  return l->in >= WIDE && !is_narrow(l) ? WIDE_TILE : OUT_TILE;
+}
+
+static int64_t tasks_of(const bppsa_linear *l) {
+  return (l->out + tile_rows(l) - 1) / tile_rows(l);
 }
 
 /* Rows in a run: their dy and x stay in the first-level cache together. */

@@ -23,11 +23,14 @@
 extern "C" {
 #endif
 
-/* A weight or bias. Both views are owned by the model. */
+/* A weight or bias, or a statistic. Both views are owned by the model. */
 typedef struct {
   const char *name; /* as in PyTorch, e.g. "rnn.weight_hh_l0" */
   bppsa_view value;
   bppsa_view gradient; /* same shape */
+  /* The passes of a model in training set the value themselves, such as running means of a batch norm: no optimiser does, and the
+   * gradient is 0. */
+  bool statistic;
 } bppsa_parameter;
 
 /* The first non-finite value of the latest forward or backward pass, in the order in which it appeared. */

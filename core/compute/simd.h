@@ -45,6 +45,10 @@ extern "C" {
     void (*sigmoid)(int64_t count, const real *x, real *y); /* y = 1 / (1 + e^-x): at most 4 ulp, NaN stays NaN */               \
     /* `rounds` of independent multiply-adds on y[0], as many as hide their latency; returns their FLOPs. */                     \
     int64_t (*multiply_adds)(int64_t rounds, real *y);                                                                           \
+    /* C as gemm's, B one panel: rows of two vectors, padded with numbers. It prefetches as many bytes as a panel has from */    \
+    /* `next` on, an address that need not exist. */                                                                             \
+    void (*panel)(int64_t m, int64_t n, int64_t k, const real *a, int64_t a_row, const real *b, const real *next,                \
+                  const real *init, int64_t init_row, real *c, int64_t ldc);                                                     \
   } bppsa_simd_##suffix;
 
 BPPSA_SIMD_TYPE(float, f32)

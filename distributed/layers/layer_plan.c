@@ -360,9 +360,22 @@ static bppsa_status choose_grid(bppsa_layer_plan *p) {
 
 /* ---- creation ---- */
 
+/* Refuses operators whose inputs, parameters or random numbers are not cut. */
+static bppsa_status check_operator(const bppsa_cnn_layer *layer) {
+  const bppsa_operator kind = layer->op.kind;
+  const bool cut = kind != BPPSA_OPERATOR_BATCHNORM2D && kind != BPPSA_OPERATOR_ADAPTIVE_AVGPOOL2D &&
+                   kind != BPPSA_OPERATOR_GLOBAL_AVGPOOL && !(kind == BPPSA_OPERATOR_DROPOUT && layer->op.p > 0);
+  return cut ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "layer '%s': %s is not cut among ranks, expected another split, such as batch",
+                          layer->name, bppsa_operator_name(kind));
+}
+
 static bppsa_status build(bppsa_layer_plan *p) {
   const int64_t count = p->network.count;
   int64_t boxes;
+  for (int64_t i = 0; i < count; ++i) {
+    BPPSA_TRY(check_operator(&p->network.layers[i]));
+  }
   if (!bppsa_mul(count + 1, p->ranks, &boxes)) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "layers: %" PRId64 " of them over %" PRId64 " ranks do not fit in 64 bits", count,
                       p->ranks);
@@ -386,6 +399,7 @@ bppsa_status bppsa_layer_plan_create(const bppsa_cnn_network *network, bppsa_lay
                                      bppsa_layer_plan **plan) {
   BPPSA_REQUIRE(network != NULL && network->count >= 1 && plan != NULL);
   BPPSA_REQUIRE((unsigned)strategy < BPPSA_LAYERS_COUNT && ranks >= 1);
+  BPPSA_TRY(bppsa_cnn_require_chain(network, "ranks that share its layers"));
   bppsa_layer_plan *p = bppsa_calloc(1, sizeof *p);
   if (p == NULL) {
     return BPPSA_ERR_MEMORY;

@@ -69,6 +69,53 @@ def sigmoid(*, in_shape: _Shape = None, input: Any = None, **common: Any) -> sci
     return _matrix("sigmoid", dict(in_shape=in_shape, input=input, **common))
 
 
+def relu6(*, in_shape: _Shape = None, input: Any = None, **common: Any) -> scipy.sparse.csr_array:
+    """Of ReLU6, min(max(x, 0), 6), diagonal [C·H·W, C·H·W]."""
+    return _matrix("relu6", dict(in_shape=in_shape, input=input, **common))
+
+
+def hardsigmoid(*, in_shape: _Shape = None, input: Any = None, **common: Any) -> scipy.sparse.csr_array:
+    """Of the hard sigmoid, relu6(x + 3) / 6, diagonal [C·H·W, C·H·W]."""
+    return _matrix("hardsigmoid", dict(in_shape=in_shape, input=input, **common))
+
+
+def hardswish(*, in_shape: _Shape = None, input: Any = None, **common: Any) -> scipy.sparse.csr_array:
+    """Of the hard swish, x relu6(x + 3) / 6, diagonal [C·H·W, C·H·W]."""
+    return _matrix("hardswish", dict(in_shape=in_shape, input=input, **common))
+
+
+def silu(*, in_shape: _Shape = None, input: Any = None, **common: Any) -> scipy.sparse.csr_array:
+    """Of SiLU, x times the logistic function, diagonal [C·H·W, C·H·W]."""
+    return _matrix("silu", dict(in_shape=in_shape, input=input, **common))
+
+
+def gelu(*, in_shape: _Shape = None, input: Any = None, approximate: str | None = None,
+         **common: Any) -> scipy.sparse.csr_array:
+    """Of GELU, diagonal [C·H·W, C·H·W]. approximate: "none", by the normal distribution, or "tanh"."""
+    return _matrix("gelu", dict(in_shape=in_shape, input=input, approximate=approximate, **common))
+
+
+def adaptive_avgpool2d(*, in_shape: _Shape = None, input: Any = None, size: _Pair = None,
+                       **common: Any) -> scipy.sparse.csr_array:
+    """Of an average pool with an output of size (height, width) [C·H·W, C·Ho·Wo]."""
+    return _matrix("adaptive_avgpool2d", dict(in_shape=in_shape, input=input, size=size, **common))
+
+
+def global_avgpool(*, in_shape: _Shape = None, input: Any = None, **common: Any) -> scipy.sparse.csr_array:
+    """Of the mean over all positions [C·H·W, C]."""
+    return _matrix("global_avgpool", dict(in_shape=in_shape, input=input, **common))
+
+
+def batchnorm2d(*, in_shape: _Shape = None, input: Any = None, weights: Any = None, **common: Any) -> scipy.sparse.csr_array:
+    """Of a batch norm with given statistics, diagonal. weights: weight / sqrt(running_var + eps) of each channel [C]."""
+    return _matrix("batchnorm2d", dict(in_shape=in_shape, input=input, weights=weights, **common))
+
+
+def dropout(*, in_shape: _Shape = None, input: Any = None, **common: Any) -> scipy.sparse.csr_array:
+    """Of dropout that leaves nothing out, the identity [C·H·W, C·H·W]."""
+    return _matrix("dropout", dict(in_shape=in_shape, input=input, **common))
+
+
 def maxpool2d(*, in_shape: _Shape = None, input: Any = None, kernel: _Pair = None, stride: _Pair = None, padding: _Pair = None,
               dilation: _Pair = None, ceil_mode: bool = False, pattern: str | None = None, **common: Any) -> scipy.sparse.csr_array:
     """Of a max-pool [C·H·W, C·Ho·Wo]. pattern: "window", an entry for every input of a window, or "argmax"."""

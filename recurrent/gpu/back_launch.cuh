@@ -50,9 +50,15 @@ bppsa_status launch_back(cudaStream_t stream, const layer_arrays<real> &c, back_
     s.partials += sums ? c.batch * shape.guess_blocks * back_part<real>(cell<real>::MATRICES, c) : 0;
   }
   if (shape.blocks > 1) {
-    BPPSA_LAUNCH_CLUSTER((bppsa_recurrent_back<real, cell, HP, back_walks<real, cell, HP>()>), (unsigned)shape.blocks,
+    if (parts == BACK_ALL) { /* the kernel in front may be anyone's */
+      BPPSA_LAUNCH_CLUSTER((bppsa_recurrent_back<real, cell, HP, back_walks<real, cell, HP>()>), (unsigned)shape.blocks,
+                           (unsigned)(c.batch * shape.blocks), (unsigned)(shape.warps * WARP_LANES), shared(shape.warps), stream,
+                           c, s, shape.blocks, parts, first, last);
+    } else {
+      BPPSA_LAUNCH_EARLY((bppsa_recurrent_back<real, cell, HP, back_walks<real, cell, HP>()>), (unsigned)shape.blocks,
                          (unsigned)(c.batch * shape.blocks), (unsigned)(shape.warps * WARP_LANES), shared(shape.warps), stream, c,
                          s, shape.blocks, parts, first, last);
+    }
   } else {
     BPPSA_LAUNCH((bppsa_recurrent_back<real, cell, HP, back_walks<real, cell, HP>()>), (unsigned)c.batch,
                  (unsigned)(shape.warps * WARP_LANES), shared(shape.warps), stream, c, s, shape.blocks, parts, first, last);

@@ -10,6 +10,7 @@
 #include "core/compute/far_bias.h"
 #include "core/compute/launch.cuh"
 #include "recurrent/cell.h"
+#include "recurrent/gpu/walk_sums.cuh"
 #include "scan/algorithm.h"
 
 enum { CHUNK_HIDDEN = BPPSA_SCAN_FUSED_DIM }; /* the largest H of the fused kernels */
@@ -148,6 +149,7 @@ template <typename real> struct chunk_arrays {
   /* [blocks][G·H·H + 2 G·H + (I = 1 ? G·H : 0)]: sums of dW_hh, db_hh, db_ih, dW_ih over the warps of each block; NULL: not
    * wanted. */
   real *partials;
+  walk_targets<real> to;
   unsigned long long *redone;
 };
 

@@ -107,13 +107,16 @@ bppsa_status launch_speculate(cudaStream_t stream, const layer_arrays<real> &c, 
   const size_t shared = 2 * HP * sizeof(real);
   int warps;
   const int cluster = rest_cluster(s, c.batch, &warps);
+  const bool early = s.most_cluster > 1; /* then the GPU and the code are of sm_90 or later */
   BPPSA_LAUNCH((bppsa_recurrent_speculate<real, cell, HP, ONE>), items, WARP_LANES, shared, stream, c, s);
-  if (rounds > 0) {
+  if (rounds > 0 && early) {
+    BPPSA_LAUNCH_EARLY((bppsa_recurrent_mend<real, cell, HP, ONE>), 1u, items, WARP_LANES, shared, stream, c, s);
+  } else if (rounds > 0) {
     BPPSA_LAUNCH((bppsa_recurrent_mend<real, cell, HP, ONE>), items, WARP_LANES, shared, stream, c, s);
   }
-  if (cluster > 1) {
-    BPPSA_LAUNCH_CLUSTER((bppsa_recurrent_rest<real, cell, HP, ONE>), (unsigned)cluster, (unsigned)(c.batch * cluster),
-                         (unsigned)(warps * WARP_LANES), (size_t)warps * shared, stream, c, s, cluster, (int)rounds, first, last);
+  if (early) {
+    BPPSA_LAUNCH_EARLY((bppsa_recurrent_rest<real, cell, HP, ONE>), (unsigned)cluster, (unsigned)(c.batch * cluster),
+                       (unsigned)(warps * WARP_LANES), (size_t)warps * shared, stream, c, s, cluster, (int)rounds, first, last);
   } else {
     BPPSA_LAUNCH((bppsa_recurrent_rest<real, cell, HP, ONE>), (unsigned)c.batch, (unsigned)(warps * WARP_LANES),
                  (size_t)warps * shared, stream, c, s, cluster, (int)rounds, first, last);

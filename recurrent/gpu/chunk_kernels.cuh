@@ -656,6 +656,9 @@ __device__ void walk_finish(const layer_arrays<real> &c, const chunk_arrays<real
     }
     s.partials[(int64_t)blockIdx.x * count + at] = sum;
   }
+  if (s.to.counted != NULL) {
+    walk_sums_end(s.to, s.partials, (int)gridDim.x, count, count, gridDim.x);
+  }
 }
 
 /* Do the sums fit into registers beside the weights? */

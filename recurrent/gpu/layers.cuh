@@ -51,7 +51,7 @@ struct recurrent_gpu {
   int64_t *lengths;   /* [B], of the present samples */
   int64_t *drawn;     /* [1 + B]: the step of training, and the samples' numbers in the data set */
   int64_t *drop_step; /* page-locked host memory: the step, which is copied to `drawn` when the work runs */
-  void *products, *norms, *offsets, *between, *partials, *w_t, *exponents, *redone;
+  void *products, *norms, *offsets, *between, *partials, *w_t, *exponents, *redone, *counted;
 };
 
 namespace {

@@ -87,6 +87,24 @@ template <typename real> chunk_arrays<real> chunks_of(const recurrent_network *n
   return s;
 }
 
+/* The gradients to which the block of a walk that ends last writes the sums of `parts` parts; none where that does not pay. */
+template <typename real>
+walk_targets<real> targets_of(const recurrent_network *n, int64_t l, const layer_arrays<real> &c, int64_t parts,
+                              int64_t threads) {
+  const int64_t all = n->cell->gates * c.hidden;
+  walk_targets<real> t = {};
+  if (walk_sums_pay(parts, all * c.hidden + (c.input == 1 ? 3 : 2) * all, threads)) {
+    t.counted = (unsigned long long *)n->gpu->counted;
+  }
+  t.w_hh = all * c.hidden;
+  t.all = all;
+  t.to[0] = (real *)place_of(n, l, W_HH, true);
+  t.to[1] = (real *)place_of(n, l, B_HH, true);
+  t.to[2] = (real *)place_of(n, l, B_IH, true);
+  t.to[3] = (real *)place_of(n, l, W_IH, true);
+  return t;
+}
+
 /* Writes the sums of a walk to the gradients. */
 template <typename real>
 bppsa_status finish_walk(const recurrent_network *n, int64_t l, const layer_arrays<real> &c, int64_t parts) {
@@ -115,6 +133,7 @@ template <typename real> back_arrays<real> back_of(const recurrent_network *n, i
   s.accept = plan.accept;
   s.stop = plan.stop;
   s.cost = plan.cost;
+  s.most_warm_up = plan.adapts ? n->config.seq_len / plan.chunks : 0;
   s.passes_on = bppsa_recurrent_level(n, l) > 0;
   s.lengths = n->ragged.active ? n->gpu->lengths : NULL;
   s.probes = (const real *)m.probes;
@@ -187,15 +206,25 @@ template <typename real> bppsa_status run_chunks(recurrent_network *n, int64_t l
   }
   s.partials = sums ? (real *)n->gpu->partials : NULL;
   int64_t parts = LAUNCH(n, blocks, n->gpu->chunks, c.batch);
+  walk_targets<real> to = {};
   if (deltas && bppsa_gpu_back_runs(n)) {
     const back_shape shape = bppsa_gpu_back_shape(n, c.batch);
+    back_arrays<real> back = back_of<real>(n, l, s.partials);
     parts = parts_of_back(shape, c.batch);
+    if (sums && shape.guess_blocks == 0) {
+      to = targets_of(n, l, c, c.batch, shape.warps * WARP_LANES);
+    }
+    back.to = to;
     BPPSA_TRY(look_at_loss<real>(n, l));
-    BPPSA_TRY(launchers<real>(n).back(stream, c, back_of<real>(n, l, s.partials), shape, l == top_of(n), l == 0));
+    BPPSA_TRY(launchers<real>(n).back(stream, c, back, shape, l == top_of(n), l == 0));
   } else {
+    if (sums) { /* items of a block are its warps */
+      to = targets_of(n, l, c, parts, divide_up(s.chunks * c.batch, parts) * WARP_LANES);
+    }
+    s.to = to;
     BPPSA_TRY(launchers<real>(n).walk(stream, c, s));
   }
-  return sums ? finish_walk(n, l, c, parts) : BPPSA_OK;
+  return sums && to.counted == NULL ? finish_walk(n, l, c, parts) : BPPSA_OK;
 }
 
 /* Sets the Jacobians behind a sample's end to 0, so that no product grows there. */
@@ -426,6 +455,7 @@ bppsa_status visit_arrays(recurrent_network *n, bool, bppsa_recurrent_visit visi
   BPPSA_TRY(bppsa_gpu_back_visit(n, visit, bytes));
   BPPSA_TRY(bppsa_gpu_sequences_visit(n, visit, bytes));
   BPPSA_TRY(bppsa_sides_visit(n, visit, bytes));
+  BPPSA_TRY(visit(&gpu->counted, sizeof(unsigned long long), bytes));
   return visit(&gpu->redone, sizeof(unsigned long long), bytes);
 }
 
@@ -452,6 +482,7 @@ bppsa_status clear_arrays(recurrent_network *n) {
     BPPSA_TRY(bppsa_cuda_clear(gpu->index, gpu->stream, gpu->speculate.report, sizeof(speculate_report)));
   }
   BPPSA_TRY(bppsa_gpu_back_clear(n));
+  BPPSA_TRY(bppsa_cuda_clear(gpu->index, gpu->stream, gpu->counted, sizeof(unsigned long long)));
   return bppsa_cuda_clear(gpu->index, gpu->stream, gpu->redone, sizeof(unsigned long long));
 }
 

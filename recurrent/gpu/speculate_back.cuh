@@ -2,12 +2,15 @@
 #ifndef BPPSA_RECURRENT_GPU_SPECULATE_BACK_CUH
 #define BPPSA_RECURRENT_GPU_SPECULATE_BACK_CUH
 
+#include "recurrent/gpu/walk_sums.cuh"
 #include "recurrent/parallel_backward.h"
 
 /* What the samples of a pass add up as they end, in any order. */
 struct back_sums {
   unsigned long long steps, rows, mended, given_up, samples; /* rows: those of BP; samples: of the present layer */
-  long long path, rounds, gap, perturbation;                 /* the largest of each; the last two: bits of numbers of 0 or more */
+  unsigned long long compared, early;        /* of bppsa_backward_need, over all layers: compared and mended boundaries */
+  long long path, rounds, gap, perturbation; /* the largest of each; the last two: bits of numbers of 0 or more */
+  long long longest;                         /* of bppsa_backward_need */
 };
 
 struct back_report {
@@ -39,7 +42,7 @@ struct back_chunk {
 
 /* How far a sample of a wide layer is, between launches of rounds. */
 struct back_kept {
-  int in, rounds, path, kind; /* as in back_sample; the phase (back_kind) */
+  int in, rounds, early, longest, path, kind; /* as in back_sample; the phase (back_kind) */
 };
 
 template <typename real> struct back_arrays {
@@ -48,6 +51,7 @@ template <typename real> struct back_arrays {
   int64_t possible; /* dependent steps of BP, over all layers */
   double accept, stop;
   bppsa_backward_cost cost;
+  int64_t most_warm_up;   /* to which W may grow; 0: it does not adapt */
   int passes_on;          /* a layer below reads the gradients of this one's inputs */
   const int64_t *lengths; /* [b]; NULL: all are T */
   const real *probes;     /* [C][S]: r; */
@@ -59,7 +63,8 @@ template <typename real> struct back_arrays {
   back_kept *kept;        /* [2][b]: of a wide layer; the two in turn */
   back_report *report;
   real *partials; /* of this launch's blocks, as in chunk_arrays; NULL: deltas are written instead */
-  real *guessed;  /* those of the launch that speculated, so many blocks a sample; NULL: this one did */
+  walk_targets<real> to;
+  real *guessed; /* those of the launch that speculated, so many blocks a sample; NULL: this one did */
   int guess_blocks;
 };
 

@@ -20,9 +20,10 @@ struct back_sample {
   int length;       /* T, or the sample's own number of steps */
   int chunks, each; /* of the sample; steps of a chunk: the first `larger` chunks have one more */
   int larger;
-  int in;     /* place of the latest ends and doubts */
-  int rounds; /* in which a chunk was mended */
-  int path;   /* in this layer */
+  int in;             /* place of the latest ends and doubts */
+  int rounds;         /* in which a chunk was mended */
+  int early, longest; /* chunks that the first of these mended, silent ones aside, and the steps of the longest of these walks */
+  int path;           /* in this layer */
   bool given_up;
 };
 
@@ -222,10 +223,13 @@ __device__ __forceinline__ bool back_hopeless(const back_sample &o, double neede
 /* What a round did, and which phase follows. */
 template <typename real>
 __device__ __forceinline__ back_kind back_after_round(const layer_arrays<real> &c, const back_arrays<real> &s, back_sample *o) {
-  int longest = 0, doubtful = 0;
+  int longest = 0, doubtful = 0, early = 0, of_early = 0;
   double needed = 0;
   for (int p = o->lane; p < o->chunks; p += WARP_LANES) {
     const back_chunk *f = back_found(c, s, *o, p);
+    const int taken = f->silent == 0 ? f->steps[o->in] : 0;
+    early += taken > 0;
+    of_early = taken > of_early ? taken : of_early;
     longest = f->steps[o->in] > longest ? f->steps[o->in] : longest;
     doubtful |= p + 1 < o->chunks && f->doubtful[o->in] != 0;
     needed = f->needed > needed ? f->needed : needed;
@@ -233,6 +237,10 @@ __device__ __forceinline__ back_kind back_after_round(const layer_arrays<real> &
   longest = warp_largest(longest);
   needed = warp_largest(needed);
   o->path += longest;
+  if (longest > 0 && o->rounds == 0) {
+    o->early = warp_sum(early);
+    o->longest = warp_largest(of_early);
+  }
   o->rounds += longest > 0;
   if (longest > 0 && o->rounds == 1 && back_hopeless(*o, needed)) {
     return BACK_WHOLE;

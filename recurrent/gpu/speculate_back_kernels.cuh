@@ -22,9 +22,10 @@
 #include "recurrent/gpu/speculate_back_phases.cuh"
 #include "recurrent/gpu/speculate_back_report.cuh"
 
-/* Adds the sums of a block's warps, in order, and writes them to the block's part. */
+/* Adds the sums of a block's warps, in order, and writes them to the block's part. If no other launch adds these, the `blocks`
+ * blocks of a sample do, and then the block that ends last. */
 template <typename real>
-__device__ __forceinline__ void back_finish(const back_arrays<real> &s, int64_t count, const real *sums) {
+__device__ __forceinline__ void back_finish(const back_arrays<real> &s, int64_t count, int blocks, const real *sums) {
   const int warps = (int)blockDim.x / WARP_LANES;
   __syncthreads();
   for (int at = (int)threadIdx.x; at < (int)count; at += (int)blockDim.x) {
@@ -33,6 +34,14 @@ __device__ __forceinline__ void back_finish(const back_arrays<real> &s, int64_t 
       sum += sums[warp * count + at];
     }
     s.partials[(int64_t)blockIdx.x * count + at] = sum;
+  }
+  if (s.to.counted != NULL) {
+    const int rank = (int)blockIdx.x % blocks;
+    if (blocks > 1) {
+      back_meet(blocks);
+      walk_sums_join(s.partials + ((int64_t)blockIdx.x - rank) * count, count, blocks, rank);
+    }
+    walk_sums_end(s.to, s.partials, (int)gridDim.x / blocks, blocks * count, count, gridDim.x);
   }
 }
 
@@ -55,13 +64,16 @@ __global__ void __launch_bounds__(BACK_THREADS, 1)
   o.warp = (int)blockIdx.x % blocks * warps + of_block;
   o.warps = blocks * warps;
   o.p = o.warp;
+  w.delta = launch_held(shared + of_block * 2 * K * HP);
+  w.sums = launch_held(shared + warps * 2 * K * HP + of_block * count);
+  walk_weights(c.w_hh, c.hidden, o.unit, lane, o.j, w.delta, &w.l);
+  launch_wait(); /* for the launch that has speculated, if that is another one */
+  launch_next();
   o.length = (int)(s.lengths != NULL ? s.lengths[o.b] : c.steps);
   back_cut_up(s, &o);
   o.idle = s.report->state.pause.left > 0 || s.report->misses != 0;
   o.warm_up = (int)(s.report->state.warm_up > 0 ? s.report->state.warm_up : s.warm_up);
   o.warm_up = o.warm_up < o.length ? o.warm_up : o.length;
-  w.delta = launch_held(shared + of_block * 2 * K * HP);
-  w.sums = launch_held(shared + warps * 2 * K * HP + of_block * count);
   back_flush(c, o, true, &w);
   if ((parts & BACK_GUESS) != 0) { /* behind the sample's end */
     const int64_t behind = c.steps - o.length;
@@ -72,7 +84,6 @@ __global__ void __launch_bounds__(BACK_THREADS, 1)
     back_meet(blocks); /* all know that the pass is BP; the last warp may change that */
   }
   o.kind = !o.idle ? BACK_CHUNK : (parts & BACK_REST) != 0 ? BACK_WHOLE : BACK_DONE;
-  walk_weights(c.w_hh, c.hidden, o.unit, lane, o.j, w.delta, &w.l);
   w.l.state = c.batch * c.hidden;
   w.l.reads_u = true;
   w.l.c_place = c.hidden;
@@ -92,7 +103,7 @@ __global__ void __launch_bounds__(BACK_THREADS, 1)
     back_tell(c, s, o, first, last);
   }
   if constexpr (KIND != WALK_FREE) {
-    back_finish(s, count, w.sums - of_block * count);
+    back_finish(s, count, blocks, w.sums - of_block * count);
   }
 }
 

@@ -10,19 +10,22 @@ template <typename real>
 __device__ __forceinline__ void back_sum_sample(const layer_arrays<real> &c, const back_arrays<real> &s, const back_sample &o,
                                                 bool first) {
   back_sums *sums = &s.report->sums;
+  const int64_t warm_up = s.report->state.warm_up > 0 ? s.report->state.warm_up : s.warm_up;
   double gap = 0, dropped = 0, all = 0;
   int64_t steps = 0;
-  int mended = 0;
+  int mended = 0, compared = 0;
   for (int p = o.lane; p < o.chunks; p += WARP_LANES) {
     const back_chunk *f = back_found(c, s, o, p);
     steps += f->work;
     mended += f->mended;
+    compared += f->silent == 0 && back_cut(o, p + 1) + warm_up < o.length;
     gap = f->dropped > 0 && f->dropped / f->scale > gap ? f->dropped / f->scale : gap;
     dropped += f->dropped + f->stopped;
     all += f->sum + f->added;
   }
   steps = warp_sum(steps);
   mended = warp_sum(mended);
+  compared = warp_sum(compared);
   gap = warp_largest(gap);
   dropped = warp_sum(dropped);
   all = warp_sum(all);
@@ -35,6 +38,9 @@ __device__ __forceinline__ void back_sum_sample(const layer_arrays<real> &c, con
     (void)atomicAdd(&sums->rows, (unsigned long long)o.length);
     (void)atomicAdd(&sums->mended, (unsigned long long)mended);
     (void)atomicAdd(&sums->given_up, o.given_up ? 1ull : 0ull);
+    (void)atomicAdd(&sums->compared, (unsigned long long)compared);
+    (void)atomicAdd(&sums->early, (unsigned long long)o.early);
+    (void)atomicMax(&sums->longest, (long long)o.longest);
     (void)atomicMax(&sums->path, (long long)path);
     (void)atomicMax(&sums->rounds, (long long)o.rounds);
     if (!o.given_up) {
@@ -83,6 +89,11 @@ __device__ __forceinline__ void back_tell(const layer_arrays<real> &c, const bac
     const double work = (double)report.steps / (double)report.rows;
     report.state.pause = bppsa_forward_pause_end(
         report.given_up > 0 || bppsa_backward_pause_fails(s.cost, report.path, s.possible, work), report.state.pause);
+    if (s.most_warm_up > 0 && report.given_up == 0) {
+      report.state.warm_up =
+          bppsa_backward_gpu_warm_up(report.state.warm_up > 0 ? report.state.warm_up : s.warm_up, s.most_warm_up,
+                                     {(int64_t)sums->compared, (int64_t)sums->early, (int64_t)sums->longest});
+    }
   }
   *r = report; /* with sums of 0 */
 }

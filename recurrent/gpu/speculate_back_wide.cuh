@@ -9,7 +9,7 @@
  *
  * Where a team is one block, up to eight teams of a sample form a cluster, and take all its chunks through all phases in one launch.
  * Otherwise, and for more chunks, speculation is a launch of its own with a team for each chunk; launches of single rounds may
- * follow; the last launch does what is left. Between launches the GPU's memory holds how far a sample is (back_kept). */
+ * follow; the last launch does what is left. Between launches memory holds how far a sample is (back_kept). */
 #ifndef BPPSA_RECURRENT_GPU_SPECULATE_BACK_WIDE_CUH
 #define BPPSA_RECURRENT_GPU_SPECULATE_BACK_WIDE_CUH
 
@@ -398,6 +398,8 @@ __device__ __forceinline__ void back_wide_turn(const layer_arrays<real> &c, cons
     const back_kept *kept = s.kept + before % 2 * c.batch + o->b;
     o->in = kept->in;
     o->rounds = kept->rounds;
+    o->early = kept->early;
+    o->longest = kept->longest;
     o->path = kept->path;
     o->kind = (back_kind)kept->kind;
   } else if (o->kind == BACK_CHUNK) {
@@ -453,7 +455,7 @@ __device__ __forceinline__ bool back_wide_next(const layer_arrays<real> &c, cons
     }
     back_wide_turn(c, s, before, o);
     if ((parts & BACK_REST) == 0 && o->warp == 0 && notes && o->lane == 0) {
-      const back_kept kept = {o->in, o->rounds, o->path, (int)o->kind};
+      const back_kept kept = {o->in, o->rounds, o->early, o->longest, o->path, (int)o->kind};
       s.kept[(before + 1) % 2 * c.batch + o->b] = kept;
     }
     if ((parts & BACK_REST) == 0 && o->kind != BACK_MEND) {

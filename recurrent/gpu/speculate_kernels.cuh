@@ -140,6 +140,7 @@ __global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_speculate(layer_ar
   real *shared = launch_held(memory);
   forward_lane<real, K, HP, AHEAD, ONE> l = {};
   const bool idle = s.report->pause.left > 0;
+  launch_next();
   if (slot == 0 && lane == 0) {
     s.report->idle = idle;
   }
@@ -331,7 +332,7 @@ __device__ __forceinline__ void mend_chunk(const layer_arrays<real> &c, const sp
   s.gaps[slot] = w.gap > s.gaps[slot] ? w.gap : s.gaps[slot];
 }
 
-/* The first round; for most chunks it is the only one. */
+/* The first round; for most chunks it is the only one. Most chunks are doubtful: the weights are read while speculation ends. */
 template <typename real, template <typename> class cell, int HP, bool ONE>
 __global__ void __launch_bounds__(WARP_LANES, 8) bppsa_recurrent_mend(layer_arrays<real> c, speculate_arrays<real> s) {
   enum { K = cell<real>::MATRICES, AHEAD = cell<real>::AHEAD };
@@ -339,7 +340,10 @@ __global__ void __launch_bounds__(WARP_LANES, 8) bppsa_recurrent_mend(layer_arra
   const int64_t slot = blockIdx.x;
   real *shared = launch_held(memory);
   forward_lane<real, K, HP, AHEAD, ONE> l = {};
-  bool prepared = false;
+  bool prepared = true;
+  forward_prepare<real, cell>(c, (int)threadIdx.x, shared, &l);
+  launch_wait();
+  launch_next();
   if (s.report->pause.left > 0) {
     return;
   }
@@ -520,6 +524,7 @@ __global__ void __launch_bounds__(REST_THREADS, 1)
   const int64_t each = blockDim.x / WARP_LANES, warps = cluster * each;
   const int64_t b = blockIdx.x / cluster, warp = blockIdx.x % cluster * each + of_block;
   real *shared = launch_held(memory + of_block * 2 * HP);
+  launch_wait();
   const bool idle = s.report->idle != 0; /* the last warp may change pause.left while others have not read it */
   int in = rounds > 0;                   /* where the latest ends and doubts are */
   bool doubtful = any_doubtful(s, in, lane, c.batch, b);

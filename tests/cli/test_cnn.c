@@ -118,6 +118,51 @@ static void test_train(void **state) {
                "train lenet5 --data cifar10:cifar --batch 16 --epochs 3 --dtype f64 --backward bp --checkpoint run --resume");
 }
 
+/* A network with batch norms and dropout: a resumed run has the same bits, running statistics among them, however often the run is
+ * evaluated; by given statistics the scan trains it as BP does; and what such networks cannot do. */
+static void test_norms(void **state) {
+  (void)state;
+  put_text("norms.json", "{\"input\": [3, 32, 32], \"layers\": ["
+                         "{\"name\": \"c\", \"op\": \"conv2d\", \"out\": 4, \"kernel\": 3, \"stride\": 4, \"bias\": false},"
+                         "{\"name\": \"bn\", \"op\": \"batchnorm2d\"}, {\"name\": \"a\", \"op\": \"hardswish\"},"
+                         "{\"name\": \"d\", \"op\": \"dropout\"}, {\"name\": \"p\", \"op\": \"adaptive_avgpool2d\", \"size\": 3},"
+                         "{\"name\": \"h\", \"op\": \"linear\", \"out\": 10}]}");
+  assert_runs("data cifar10 --synthetic --samples 40 --out norms");
+#define NORMS "train norms.json --data cifar10:norms --batch 8 --lr 0.05 --weight-decay 0.1 --dtype f64 "
+  json_t *whole = run_json(NORMS "--epochs 3 --save-weights n0.safetensors --json");
+  assert_int_equal(get_integer(whole, "parameters"), 4 * 27 + 8 + 370); /* no statistics among them */
+  json_t *evaluated = run_json("eval norms.json --weights n0.safetensors --data cifar10:norms --json");
+  assert_true(fabs(get_real(evaluated, "loss") - get_real(json_object_get(whole, "final"), "validation_loss")) < 1e-12);
+  json_decref(evaluated);
+  json_decref(whole);
+  assert_runs(NORMS "--epochs 1 --checkpoint norms_run");
+  assert_runs(NORMS "--epochs 2 --checkpoint norms_run --resume --threads 2");
+  assert_runs(NORMS "--epochs 3 --checkpoint norms_run --resume --save-weights n1.safetensors");
+  assert_true(file_difference("n0.safetensors", "n1.safetensors") == 0);
+  assert_fails(2, "batch_norm batch contradicts this run, which has given",
+               NORMS "--epochs 4 --checkpoint norms_run --resume --batch-norm given");
+  bppsa_safetensors *trained = NULL;
+  assert_int_equal(bppsa_safetensors_load("n0.safetensors", &trained), BPPSA_OK);
+  assert_true(bppsa_view_get(bppsa_safetensors_find(trained, "bn.running_mean"), 0) != 0);
+  assert_true(bppsa_view_get(bppsa_safetensors_find(trained, "bn.running_var"), 0) != 1);
+  bppsa_safetensors_destroy(trained);
+  static const char *const ways[] = {"--backward bp", "--algorithm linear", "--algorithm blelloch", "--ranks 2"};
+  for (int i = 0; i < 4; ++i) {
+    assert_runs(NORMS "--batch-norm given --iterations 3 --weights n0.safetensors %s --save-weights g%d.safetensors", ways[i], i);
+    assert_true(file_difference("g0.safetensors", "n0.safetensors") > 0);
+    char path[32];
+    snprintf(path, sizeof path, "g%d.safetensors", i);
+    assert_true(file_difference("g0.safetensors", path) < 1e-12);
+  }
+  assert_fails(2, "layer 'bn': a batch norm by the batch's statistics couples the samples", NORMS "--algorithm blelloch");
+  assert_fails(2, "--batch-norm: batch beside ranks, of which none has the whole batch of layer 'bn', expected given",
+               NORMS "--ranks 2");
+  assert_fails(2, "--split: layer 'bn': batchnorm2d is not cut among ranks",
+               NORMS "--batch-norm given --ranks 2 --split spatial");
+  assert_fails(2, "layer 'd': dropout in a chain whose layers are called one by one, expected p 0",
+               NORMS "--batch-norm given --ranks 2 --split gpipe");
+}
+
 /* Weights that a mask keeps at 0 stay 0 through training; a resumed run knows its mask. */
 static void test_masks(void **state) {
   (void)state;
@@ -232,6 +277,7 @@ static void test_bench(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_grad),  cmocka_unit_test(test_bad_requests),
                                      cmocka_unit_test(test_train), cmocka_unit_test(test_masks),
-                                     cmocka_unit_test(test_prune), cmocka_unit_test(test_bench)};
+                                     cmocka_unit_test(test_norms), cmocka_unit_test(test_prune),
+                                     cmocka_unit_test(test_bench)};
   return cmocka_run_group_tests(tests, with_files, leave_directory);
 }

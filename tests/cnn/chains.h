@@ -13,6 +13,9 @@
 
 enum { CHAIN_TEXT = 8192, CHAIN_SEED = 17, CHAIN_STREAM = 77 };
 
+/* Whether chains have neither batch norms nor dropout, as chains on a GPU must. */
+static bool chain_plain;
+
 /* The next number of a sequence that `counter` counts. */
 static inline int64_t chain_below(uint64_t *counter, int64_t bound) {
   return (int64_t)bppsa_random_below(CHAIN_SEED, CHAIN_STREAM, (*counter)++, (uint64_t)bound);
@@ -20,10 +23,12 @@ static inline int64_t chain_below(uint64_t *counter, int64_t bound) {
 
 /* A random operator that fits its input, as members of a network file; its output's shape. */
 static inline void chain_layer(uint64_t *counter, bool flat, const int64_t in[3], int number, char *text, int64_t out[3]) {
-  static const bppsa_operator images[] = {BPPSA_OPERATOR_CONV2D,     BPPSA_OPERATOR_CONV2D,    BPPSA_OPERATOR_CONV2D,
-                                          BPPSA_OPERATOR_RELU,       BPPSA_OPERATOR_MAXPOOL2D, BPPSA_OPERATOR_AVGPOOL2D,
-                                          BPPSA_OPERATOR_LEAKY_RELU, BPPSA_OPERATOR_TANH,      BPPSA_OPERATOR_SIGMOID,
-                                          BPPSA_OPERATOR_FLATTEN};
+  static const bppsa_operator images[] = {
+      BPPSA_OPERATOR_CONV2D,         BPPSA_OPERATOR_CONV2D,      BPPSA_OPERATOR_CONV2D,     BPPSA_OPERATOR_RELU,
+      BPPSA_OPERATOR_MAXPOOL2D,      BPPSA_OPERATOR_AVGPOOL2D,   BPPSA_OPERATOR_LEAKY_RELU, BPPSA_OPERATOR_TANH,
+      BPPSA_OPERATOR_SIGMOID,        BPPSA_OPERATOR_FLATTEN,     BPPSA_OPERATOR_RELU6,      BPPSA_OPERATOR_HARDSIGMOID,
+      BPPSA_OPERATOR_HARDSWISH,      BPPSA_OPERATOR_SILU,        BPPSA_OPERATOR_GELU,       BPPSA_OPERATOR_ADAPTIVE_AVGPOOL2D,
+      BPPSA_OPERATOR_GLOBAL_AVGPOOL, BPPSA_OPERATOR_BATCHNORM2D, BPPSA_OPERATOR_DROPOUT,    BPPSA_OPERATOR_BATCHNORM2D};
   static const bppsa_operator vectors[] = {BPPSA_OPERATOR_LINEAR, BPPSA_OPERATOR_RELU, BPPSA_OPERATOR_TANH};
   bppsa_op op;
   do {
@@ -44,7 +49,11 @@ static inline void chain_layer(uint64_t *counter, bool flat, const int64_t in[3]
     }
     op.ceil_mode = !conv && chain_below(counter, 2) == 0;
     op.exclude_pad = chain_below(counter, 2) == 0;
-  } while (bppsa_op_shape(&op, out) != BPPSA_OK);
+    op.approximate = chain_below(counter, 2) == 0;
+    op.size[0] = 1 + chain_below(counter, op.kind == BPPSA_OPERATOR_ADAPTIVE_AVGPOOL2D ? 5 : 1);
+    op.size[1] = 1 + chain_below(counter, op.kind == BPPSA_OPERATOR_ADAPTIVE_AVGPOOL2D ? 5 : 1);
+  } while (bppsa_op_shape(&op, out) != BPPSA_OK ||
+           (chain_plain && (op.kind == BPPSA_OPERATOR_BATCHNORM2D || op.kind == BPPSA_OPERATOR_DROPOUT)));
   int used = snprintf(text, CHAIN_TEXT, "{\"name\": \"layer%d\", \"op\": \"%s\"", number, bppsa_operator_name(op.kind));
   const bool conv = op.kind == BPPSA_OPERATOR_CONV2D;
   const bool pool = op.kind == BPPSA_OPERATOR_MAXPOOL2D || op.kind == BPPSA_OPERATOR_AVGPOOL2D;
@@ -68,6 +77,15 @@ static inline void chain_layer(uint64_t *counter, bool flat, const int64_t in[3]
   }
   if (op.kind == BPPSA_OPERATOR_AVGPOOL2D) {
     used += snprintf(text + used, CHAIN_TEXT, ", \"exclude_pad\": %s", op.exclude_pad ? "true" : "false");
+  }
+  if (op.kind == BPPSA_OPERATOR_ADAPTIVE_AVGPOOL2D) {
+    used += snprintf(text + used, CHAIN_TEXT, ", \"size\": [%d, %d]", (int)op.size[0], (int)op.size[1]);
+  }
+  if (op.kind == BPPSA_OPERATOR_BATCHNORM2D) {
+    used += snprintf(text + used, CHAIN_TEXT, ", \"affine\": %s, \"eps\": 0.01", chain_below(counter, 3) == 0 ? "false" : "true");
+  }
+  if (op.kind == BPPSA_OPERATOR_GELU) {
+    used += snprintf(text + used, CHAIN_TEXT, ", \"approximate\": \"%s\"", op.approximate ? "tanh" : "none");
   }
   snprintf(text + used, CHAIN_TEXT, "}");
 }
@@ -96,6 +114,17 @@ static inline bppsa_cnn_network chain_network(uint64_t *counter) {
   return network;
 }
 
+/* y = w (x - m) / sqrt(v + eps) + b by the given statistics. Returns the number of parameters. */
+static inline int64_t chain_norm(const bppsa_cnn_layer *layer, double *const *parameters, const double *in, double *out) {
+  const int64_t plane = layer->out[1] * layer->out[2];
+  double *const *statistics = parameters + (layer->bias ? 2 : 0);
+  for (int64_t i = 0; i < layer->out[0] * plane; ++i) {
+    const double z = (in[i] - statistics[0][i / plane]) / sqrt(statistics[1][i / plane] + layer->op.epsilon);
+    out[i] = layer->bias ? parameters[0][i / plane] * z + parameters[1][i / plane] : z;
+  }
+  return layer->bias ? 4 : 2;
+}
+
 /* Logits of one sample in float64: x [C][H][W]; parameters in the model's order, each a float64 array. Returns the logits,
  * bppsa_free. */
 static inline double *chain_forward(const bppsa_cnn_network *network, double *const *parameters, const double *x) {
@@ -105,6 +134,12 @@ static inline double *chain_forward(const bppsa_cnn_network *network, double *co
     const bppsa_cnn_layer *layer = &network->layers[i];
     const int64_t size = bppsa_cnn_size(network, i + 1), plane = layer->out[1] * layer->out[2];
     double *out = bppsa_alloc((size_t)size * sizeof *out);
+    if (layer->op.kind == BPPSA_OPERATOR_BATCHNORM2D) {
+      parameters += chain_norm(layer, parameters, in, out);
+      bppsa_free(in);
+      in = out;
+      continue;
+    }
     forward_op f = {.op = layer->op, .weights = bppsa_cnn_has_weights(layer) ? *parameters++ : NULL};
     memcpy(f.out, layer->out, sizeof f.out);
     forward_run(&f, in, out);

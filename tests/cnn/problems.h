@@ -22,18 +22,24 @@ typedef struct {
 static inline int64_t size_of_parameter(const bppsa_cnn_network *network, int64_t which) {
   for (int64_t i = 0; i < network->count; ++i) {
     const bppsa_cnn_layer *layer = &network->layers[i];
-    int64_t shape[4], count = 1;
-    if (!bppsa_cnn_has_weights(layer)) {
-      continue;
+    char name[BPPSA_CNN_PARAMETER];
+    if (which < bppsa_cnn_parameters(layer)) {
+      const bppsa_parameter parameter = bppsa_cnn_parameter(layer, which, BPPSA_F64, name);
+      return bppsa_view_count(&parameter.value);
     }
-    const int32_t ndim = bppsa_cnn_weight_shape(layer, shape);
-    for (int32_t d = 0; d < ndim; ++d) {
-      count *= shape[d];
+    which -= bppsa_cnn_parameters(layer);
+  }
+  return 0;
+}
+
+/* Is the parameter a running mean (1) or variance (2)? These have no gradient. */
+static inline int statistic_of(const bppsa_cnn_network *network, int64_t which) {
+  for (int64_t i = 0; i < network->count; ++i) {
+    const int64_t count = bppsa_cnn_parameters(&network->layers[i]);
+    if (which < count) {
+      return network->layers[i].op.kind != BPPSA_OPERATOR_BATCHNORM2D ? 0 : which == count - 1 ? 2 : which == count - 2;
     }
-    if (which == 0 || (which == 1 && layer->bias)) {
-      return which == 0 ? count : shape[0];
-    }
-    which -= 1 + layer->bias;
+    which -= count;
   }
   return 0;
 }
@@ -49,7 +55,11 @@ static inline void make_problem(bppsa_cnn_network network, int64_t batch, bppsa_
   const int64_t in = bppsa_cnn_size(&network, 0), classes = bppsa_cnn_size(&network, network.count);
   for (int64_t size; (size = size_of_parameter(&network, p->count)) > 0; ++p->count) {
     assert_true(p->count < MOST_PARAMETERS);
-    p->parameters[p->count] = keep(dtype, uniform(seed + 10 + (uint64_t)p->count, size, 0.7), size);
+    double *values = uniform(seed + 10 + (uint64_t)p->count, size, 0.7);
+    for (int64_t k = 0; statistic_of(&network, p->count) == 2 && k < size; ++k) {
+      values[k] = 0.3 + fabs(values[k]); /* a variance */
+    }
+    p->parameters[p->count] = keep(dtype, values, size);
   }
   p->x = keep(dtype, uniform(seed + 1, batch * in, 1), batch * in);
   p->seed = keep(dtype, uniform(seed + 2, batch * classes, 1), batch * classes);

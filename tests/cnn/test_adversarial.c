@@ -74,6 +74,19 @@ static void test_functions(void **state) {
   check(FUNCTION("leaky_relu"), x, 7, false, leaky, 7, leaky_slope);
   check(FUNCTION("tanh"), x, 7, false, tanhs, 7, tanh_slope);
   check(FUNCTION("sigmoid"), x, 7, false, sigmoid, 7, sigmoid_slope);
+  const double relu6[7] = {NAN, 6, 0, 0, 0, 2, 0}, relu6_slope[7] = {0, 0, 0, 0, 0, 1, 0};
+  const double hard[7] = {NAN, 1, 0, 0.5, 0.5, 5.0 / 6, 1.0 / 6}, t = 1.0 / 6, hard_slope[7] = {0, 0, 0, t, t, t, t};
+  const double swish[7] = {NAN, INFINITY, NAN, 0, 0, 10.0 / 6, -2.0 / 6};
+  const double swish_slope[7] = {NAN, 1, 0, 0.5, 0.5, 7.0 / 6, -1.0 / 6};
+  const double silu[7] = {NAN, INFINITY, NAN, 0, 0, 1.7615941559557646, -0.2384058440442351};
+  const double silu_slope[7] = {NAN, NAN, NAN, 0.5, 0.5, 1.0907842487848955, -0.0907842487848955};
+  const double gelu[7] = {NAN, INFINITY, NAN, 0, 0, 1.9544997361036416, -0.04550026389635842};
+  const double gelu_slope[7] = {NAN, NAN, NAN, 0.5, 0.5, 1.085231801078197, -0.08523180107819692};
+  check(FUNCTION("relu6"), x, 7, false, relu6, 7, relu6_slope);
+  check(FUNCTION("hardsigmoid"), x, 7, false, hard, 7, hard_slope);
+  check(FUNCTION("hardswish"), x, 7, false, swish, 7, swish_slope);
+  check(FUNCTION("silu"), x, 7, false, silu, 7, silu_slope);
+  check(FUNCTION("gelu"), x, 7, false, gelu, 7, gelu_slope);
 }
 
 /* ReLU and an overlapping pool: the first of equal values, the last NaN. */

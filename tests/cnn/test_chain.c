@@ -159,6 +159,7 @@ static void has_the_bits_of_the_model(problem *p) {
 static void test_bits(void **state) {
   (void)state;
   uint64_t counter = 3;
+  chain_plain = true;
   bppsa_device *device = test_device(2);
   const int networks = is_emulated(device) ? 8 : 40;
   for (int i = 0; i < networks; ++i) {
@@ -173,6 +174,7 @@ static void test_bits(void **state) {
 static void test_memory(void **state) {
   (void)state;
   uint64_t counter = 3;
+  chain_plain = true;
   bppsa_device *device = test_device(1);
   bppsa_cnn_network network = chain_network(&counter);
   bppsa_status status = BPPSA_ERR_MEMORY;
@@ -193,6 +195,7 @@ static void test_memory(void **state) {
 static void test_refused(void **state) {
   (void)state;
   uint64_t counter = 3;
+  chain_plain = true;
   bppsa_device *device = test_device(1);
   bppsa_cnn_network network = chain_network(&counter);
   bppsa_chain *chain = NULL;

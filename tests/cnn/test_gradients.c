@@ -10,7 +10,7 @@ enum { CHAINS = 60 };
 static int64_t weighted(const bppsa_cnn_network *network) {
   int64_t layers = 0;
   for (int64_t i = 0; i + 1 < network->count; ++i) {
-    layers += bppsa_cnn_has_weights(&network->layers[i]);
+    layers += bppsa_cnn_parameters(&network->layers[i]) > 0;
   }
   return layers;
 }
@@ -23,7 +23,7 @@ static int64_t needed(const bppsa_cnn_network *network, int64_t k, bool input) {
   for (int64_t t = n - 1; t >= (input ? 0 : 1); --t) { /* g_t is computed from g_{t+1} */
     int64_t sum = bppsa_cnn_size(network, t) + bppsa_cnn_size(network, t + 1), before = 0;
     for (int64_t s = 1; s <= n; ++s) {
-      const bool weights = bppsa_cnn_has_weights(&network->layers[s - 1]);
+      const bool weights = bppsa_cnn_parameters(&network->layers[s - 1]) > 0;
       sum += weights && before < k && s > t + 1 ? bppsa_cnn_size(network, s) : 0;
       before += weights ? 1 : 0;
     }

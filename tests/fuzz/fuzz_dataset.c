@@ -1,6 +1,6 @@
-/* Reader: train/data/dataset_npy.c, orders of samples (train/order.c), their lengths (train/data/lengths.c). The parts are the
- * headers and the elements of X, Y, and of an order that is taken for lengths too; options: labels for every step, real targets,
- * an ignored label, the dtype of the batch. */
+/* Reader: train/data/dataset_npy.c, orders of samples (train/order.c), their lengths (train/data/lengths.c), where they begin anew
+ * (train/data/resets.c). The parts are the headers and the elements of X, Y, and of an order that is taken for lengths and resets
+ * too; options: labels for every step, real targets, an ignored label, the dtype of the batch. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +10,7 @@
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/make.h"
 #include "train/data/lengths.h"
+#include "train/data/resets.h"
 #include "train/order.h"
 
 /* Fills a batch of the first and the last sample, and its targets. */
@@ -72,13 +73,24 @@ static void order(const fuzz_input *input, int64_t samples) {
   bppsa_buffer_free(&array);
 }
 
-/* The third array may be the samples' lengths too. */
+/* The third array may be the samples' lengths too, */
 static void lengths(const fuzz_input *input, bppsa_dataset *dataset) {
   char path[256];
   fuzz_write_array(path, "lengths.npy", &input->part[4]);
   if (input->count >= 6 && bppsa_dataset_load_lengths(dataset, path) == BPPSA_OK) {
     for (int64_t i = 0; i < dataset->samples; ++i) {
       FUZZ_CHECK(dataset->lengths[i] >= 1 && dataset->lengths[i] <= dataset->seq_len);
+    }
+  }
+}
+
+/* and say where they begin anew. */
+static void resets(const fuzz_input *input, bppsa_dataset *dataset) {
+  char path[256];
+  fuzz_write_array(path, "resets.npy", &input->part[4]);
+  if (input->count >= 6 && bppsa_dataset_load_resets(dataset, path) == BPPSA_OK) {
+    for (int64_t i = 0; i < dataset->samples * dataset->seq_len; ++i) {
+      FUZZ_CHECK(dataset->resets[i] <= 1);
     }
   }
 }
@@ -99,6 +111,7 @@ bppsa_status fuzz_run(const fuzz_input *input) {
     fill(dataset, (input->options & 8) != 0 ? BPPSA_F64 : BPPSA_F32);
     order(input, dataset->samples);
     lengths(input, dataset);
+    resets(input, dataset);
   }
   bppsa_dataset_destroy(dataset);
   return status;
@@ -122,6 +135,10 @@ bool fuzz_seed(int index, fuzz_bytes *seed) {
   fuzz_add_number(seed, seeds[index].options, 1);
   fuzz_add_array_parts(seed, seeds[index].x_type, seeds[index].x_shape, elements, seeds[index].x_size);
   fuzz_add_array_parts(seed, seeds[index].y_type, seeds[index].y_shape, elements, seeds[index].y_size);
+  if (index == 1) { /* resets of two samples */
+    fuzz_add_array_parts(seed, "|b1", "(2, 3)", elements, 6);
+    return true;
+  }
   fuzz_add_array_parts(seed, "<i8", index % 2 == 0 || last ? "(3,)" : "(1, 3)", last ? steps : order, sizeof order);
   return true;
 }

@@ -72,6 +72,10 @@ bool fuzz_seed(int index, fuzz_bytes *seed) {
       ("{\"input\":[1,4,4],\"layers\":[{\"name\":\"a\",\"op\":\"avgpool2d\",\"kernel\":[2,2],\"padding\":1,\"exclude_pad\":true},"
        "{\"name\":\"l\",\"op\":\"leaky_relu\",\"slope\":0.1},{\"name\":\"t\",\"op\":\"tanh\"},{\"name\":\"s\",\"op\":\"sigmoid\"}"
        ","
+       "{\"name\":\"g\",\"op\":\"gelu\",\"approximate\":\"tanh\"},{\"name\":\"h\",\"op\":\"hardswish\"},"
+       "{\"name\":\"b\",\"op\":\"batchnorm2d\",\"eps\":0.1,\"momentum\":0.5,\"affine\":false},{\"name\":\"d\",\"op\":\"dropout\","
+       "\"p\":0.1},"
+       "{\"name\":\"v\",\"op\":\"adaptive_avgpool2d\",\"size\":[2,3]},{\"name\":\"w\",\"op\":\"global_avgpool\"},"
        "{\"name\":\"f\",\"op\":\"flatten\"},{\"name\":\"fc\",\"op\":\"linear\",\"out\":10}]}"),
       ("{\"input\":[1,46000,46000],\"layers\":[{\"name\":\"p\",\"op\":\"maxpool2d\",\"kernel\":2},{\"name\":\"fc\",\"op\":"
        "\"linear\","

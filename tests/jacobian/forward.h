@@ -13,6 +13,7 @@ typedef struct {
   int64_t out[3];
   const double *weights, *weights_ih, *bias_ih, *bias_hh, *x; /* x [inputs]: the cell's other input */
   int64_t inputs;
+  const double *scale; /* batchnorm2d: a factor of each channel */
 } forward_op;
 
 static inline void forward_window(const forward_op *f, const double *in, double *out) {
@@ -63,6 +64,57 @@ static inline double forward_sigmoid(double x) {
   return 1 / (1 + exp(-x));
 }
 
+static inline double forward_relu6(double x) {
+  return fmin(fmax(x, 0), 6);
+}
+
+/* An elementwise operator. */
+static inline double forward_function(const bppsa_op *op, double v) {
+  switch (op->kind) {
+  case BPPSA_OPERATOR_RELU:
+    return fmax(0, v);
+  case BPPSA_OPERATOR_LEAKY_RELU:
+    return v > 0 ? v : op->slope * v;
+  case BPPSA_OPERATOR_TANH:
+    return tanh(v);
+  case BPPSA_OPERATOR_SIGMOID:
+    return forward_sigmoid(v);
+  case BPPSA_OPERATOR_RELU6:
+    return forward_relu6(v);
+  case BPPSA_OPERATOR_HARDSIGMOID:
+    return forward_relu6(v + 3) / 6;
+  case BPPSA_OPERATOR_HARDSWISH:
+    return v * forward_relu6(v + 3) / 6;
+  case BPPSA_OPERATOR_SILU:
+    return v * forward_sigmoid(v);
+  case BPPSA_OPERATOR_GELU:
+    return op->approximate ? v * (1 + tanh(sqrt(2 / acos(-1)) * (v + 0.044715 * v * v * v))) / 2 : v * erfc(-v / sqrt(2)) / 2;
+  default: /* flatten */
+    return v;
+  }
+}
+
+/* The mean over the inputs floor(X in / out) .. ceil((X + 1) in / out) - 1 along each axis. */
+static inline void forward_adaptive(const forward_op *f, const double *in, double *out) {
+  const int64_t H = f->op.in[1], W = f->op.in[2], h = f->out[1], w = f->out[2];
+  for (int64_t i = 0; i < f->out[0] * h * w; ++i) {
+    const int64_t Y = i / w % h, X = i % w, c = i / (h * w);
+    double sum = 0;
+    int64_t count = 0;
+    for (int64_t y = 0; y < H; ++y) {
+      for (int64_t x = 0; x < W; ++x) {
+        const bool down =
+            y >= (int64_t)floor((double)(Y * H) / (double)h) && y < (int64_t)ceil((double)((Y + 1) * H) / (double)h);
+        const bool across =
+            x >= (int64_t)floor((double)(X * W) / (double)w) && x < (int64_t)ceil((double)((X + 1) * W) / (double)w);
+        sum += down && across ? in[(c * H + y) * W + x] : 0;
+        count += down && across;
+      }
+    }
+    out[i] = sum / (double)count;
+  }
+}
+
 static inline void forward_cell(const forward_op *f, const double *h, double *out) {
   const int64_t n = bppsa_op_units(&f->op);
   for (int64_t i = 0; i < n; ++i) {
@@ -94,6 +146,15 @@ static inline void forward_run(const forward_op *f, const double *in, double *ou
   case BPPSA_OPERATOR_AVGPOOL2D:
     forward_window(f, in, out);
     return;
+  case BPPSA_OPERATOR_ADAPTIVE_AVGPOOL2D:
+  case BPPSA_OPERATOR_GLOBAL_AVGPOOL:
+    forward_adaptive(f, in, out);
+    return;
+  case BPPSA_OPERATOR_BATCHNORM2D:
+    for (int64_t i = 0; i < n; ++i) {
+      out[i] = in[i] * f->scale[i / (f->op.in[1] * f->op.in[2])];
+    }
+    return;
   case BPPSA_OPERATOR_LINEAR:
     for (int64_t i = 0; i < f->out[0]; ++i) {
       out[i] = forward_dot(f->weights + i * n, in, n);
@@ -106,12 +167,7 @@ static inline void forward_run(const forward_op *f, const double *in, double *ou
     break;
   }
   for (int64_t i = 0; i < n; ++i) {
-    const double v = in[i];
-    out[i] = f->op.kind == BPPSA_OPERATOR_RELU         ? fmax(0, v)
-             : f->op.kind == BPPSA_OPERATOR_LEAKY_RELU ? (v > 0 ? v : f->op.slope * v)
-             : f->op.kind == BPPSA_OPERATOR_TANH       ? tanh(v)
-             : f->op.kind == BPPSA_OPERATOR_SIGMOID    ? forward_sigmoid(v)
-                                                       : v;
+    out[i] = forward_function(&f->op, in[i]);
   }
 }
 

@@ -64,6 +64,10 @@ static inline bppsa_op random_op(stream *s) {
   op.exclude_pad = below(s, 2) == 1;
   op.relu = below(s, 2) == 1;
   op.slope = 0.25;
+  op.approximate = below(s, 2) == 1;
+  for (int i = 0; i < 2; ++i) {
+    op.size[i] = op.kind == BPPSA_OPERATOR_GLOBAL_AVGPOOL ? 1 : between(s, 1, 9); /* windows may overlap or repeat */
+  }
   return op;
 }
 
@@ -74,17 +78,22 @@ typedef struct {
   bppsa_dtype dtype;
   uint8_t *mask;
   double *x, *masked;
-  double *arrays[5];
-  void *typed[6];
+  double *arrays[5], *scale; /* scale: of batchnorm2d's channels */
+  void *typed[7];
 } problem;
 
 static inline bool is_cell(const bppsa_op *op) {
   return op->kind == BPPSA_OPERATOR_STEP;
 }
 
-/* Integers, all different within a sample, none 0, so that differences of 1/4 cross no kink; reals for smooth functions. */
+static inline bool is_activation(bppsa_operator kind) {
+  return kind >= BPPSA_OPERATOR_RELU6 && kind <= BPPSA_OPERATOR_GELU;
+}
+
+/* Integers, all different within a sample, none 0, so that differences of 1/4 cross no kink; reals for smooth functions, and wide
+ * ones for activations, whose kinks are between 0 and 6. */
 static inline double *make_input(stream *s, const bppsa_op *op, int64_t batch, int64_t count) {
-  double *x = uniform(s->seed + s->next++, batch * count, 2);
+  double *x = uniform(s->seed + s->next++, batch * count, is_activation(op->kind) ? 8 : 2);
   const bool kinks =
       op->kind == BPPSA_OPERATOR_RELU || op->kind == BPPSA_OPERATOR_LEAKY_RELU || op->kind == BPPSA_OPERATOR_MAXPOOL2D;
   for (int64_t b = 0; kinks && b < batch; ++b) {
@@ -135,6 +144,12 @@ static inline problem make_problem(stream *s) {
   p.x = make_input(s, &p.f.op, p.batch, p.ins);
   p.typed[5] = rounded(p.dtype, p.x, p.batch * p.ins);
   make_weights(s, &p);
+  p.scale = uniform(s->seed + s->next++, p.f.op.in[0], 1);
+  for (int64_t c = 0; c < p.f.op.in[0]; ++c) {
+    p.scale[c] += p.scale[c] < 0 ? -0.5 : 0.5;
+  }
+  p.typed[6] = rounded(p.dtype, p.scale, p.f.op.in[0]);
+  p.f.scale = p.scale;
   p.f.weights = p.masked;
   p.f.weights_ih = p.arrays[1];
   p.f.bias_ih = p.arrays[2];
@@ -143,11 +158,12 @@ static inline problem make_problem(stream *s) {
 }
 
 static inline void free_problem(problem *p) {
-  for (int i = 0; i < 6; ++i) {
+  for (int i = 0; i < 7; ++i) {
     bppsa_free(p->typed[i]);
     bppsa_free(i < 5 ? p->arrays[i] : NULL);
   }
   bppsa_free(p->mask);
+  bppsa_free(p->scale);
   bppsa_free(p->masked);
   bppsa_free(p->x);
 }
@@ -159,6 +175,7 @@ static inline bppsa_jacobian_operands operands_of(const problem *p, bool from_ou
                                             : from_output     ? NULL
                                                               : p->typed[5],
                                    .output = from_output ? p->typed[5] : NULL,
+                                   .scale = p->typed[6],
                                    .inputs = p->f.inputs,
                                    .state = p->typed[5],
                                    .weights_ih = p->typed[1],

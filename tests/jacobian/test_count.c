@@ -13,11 +13,12 @@ static int64_t below(int64_t bound) {
 static void test_as_made(void **state) {
   (void)state;
   bppsa_device *device = cpu_device(1);
-  static const bppsa_operator kinds[] = {BPPSA_OPERATOR_CONV2D, BPPSA_OPERATOR_MAXPOOL2D, BPPSA_OPERATOR_AVGPOOL2D,
-                                         BPPSA_OPERATOR_LINEAR, BPPSA_OPERATOR_RELU,      BPPSA_OPERATOR_FLATTEN};
+  static const bppsa_operator kinds[] = {
+      BPPSA_OPERATOR_CONV2D, BPPSA_OPERATOR_MAXPOOL2D, BPPSA_OPERATOR_AVGPOOL2D,          BPPSA_OPERATOR_LINEAR,
+      BPPSA_OPERATOR_RELU,   BPPSA_OPERATOR_FLATTEN,   BPPSA_OPERATOR_ADAPTIVE_AVGPOOL2D, BPPSA_OPERATOR_BATCHNORM2D};
   int made = 0;
   for (int i = 0; i < 3000; ++i) {
-    bppsa_op op = bppsa_op_default(kinds[below(6)]);
+    bppsa_op op = bppsa_op_default(kinds[below(8)]);
     const bool conv = op.kind == BPPSA_OPERATOR_CONV2D;
     op.groups = conv ? 1 + below(2) : 1;
     op.in[0] = op.groups * (1 + below(3));
@@ -25,6 +26,7 @@ static void test_as_made(void **state) {
     for (int axis = 0; axis < 2; ++axis) {
       op.in[axis + 1] = 1 + below(9);
       op.kernel[axis] = 1 + below(below(4) == 0 ? 9 : 4);
+      op.size[axis] = 1 + below(12);
       op.stride[axis] = 1 + below(4);
       op.dilation[axis] = op.kind == BPPSA_OPERATOR_AVGPOOL2D ? 1 : 1 + below(3);
       for (int end = 0; end < 2; ++end) {

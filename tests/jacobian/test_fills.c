@@ -42,11 +42,12 @@ static moved move(const problem *p, const bppsa_device *device, const bppsa_jaco
   m.o.weights_ih = m.arrays[4] = on_device(device, o->weights_ih, gates * h * p->f.inputs * size);
   m.o.bias_ih = m.arrays[5] = on_device(device, o->bias_ih, gates * h * size);
   m.o.bias_hh = m.arrays[6] = on_device(device, o->bias_hh, gates * h * size);
+  m.o.scale = m.arrays[7] = on_device(device, o->scale, o->scale == NULL ? 0 : p->f.op.in[0] * size);
   return m;
 }
 
 static void free_moved(moved *m, const bppsa_device *device) {
-  for (int i = 0; i < 7; ++i) {
+  for (int i = 0; i < 8; ++i) {
     bppsa_memory_free(device, m->arrays[i]);
   }
 }
@@ -149,7 +150,7 @@ static void test_random(void **state) {
     free_problem(&p);
   }
   for (int k = 0; k < OPERATORS; ++k) {
-    assert_true(kinds[k] > (int64_t)configurations / 30);
+    assert_true(kinds[k] > (int64_t)configurations / (3 * OPERATORS));
   }
   assert_true(no_batch > (int64_t)configurations / 6 && masked > (int64_t)configurations / 6);
   bppsa_device_destroy(one);
@@ -181,6 +182,7 @@ static problem problem_of(stream *s, const shape *c, bppsa_dtype dtype) {
   p.ins = op->in[0] * op->in[1] * op->in[2];
   p.outs = p.f.out[0] * p.f.out[1] * p.f.out[2];
   p.x = make_input(s, op, p.batch, p.ins);
+  p.scale = NULL;
   p.typed[5] = rounded(dtype, p.x, p.batch * p.ins);
   make_weights(s, &p);
   bppsa_free(p.mask);
@@ -212,6 +214,7 @@ static const shape shapes[] = {
     {BPPSA_OPERATOR_MAXPOOL2D, {5, 20, 34}, 1, 2, 2, 1, 0, 1, 3, 0},
     {BPPSA_OPERATOR_MAXPOOL2D, {5, 21, 33}, 1, 3, 2, 1, 1, 1, 3, 0},
     {BPPSA_OPERATOR_AVGPOOL2D, {7, 21, 33}, 1, 3, 2, 1, 1, 1, 3, 0},
+    {BPPSA_OPERATOR_GLOBAL_AVGPOOL, {7, 21, 33}, 1, 1, 1, 1, 0, 1, 3, 0},
     {BPPSA_OPERATOR_TANH, {31, 7, 11}, 1, 1, 1, 1, 0, 1, 3, 0},
     {RNN, {70, 1, 1}, 1, 1, 1, 1, 0, 1, 11, 0},
     {GRU, {70, 1, 1}, 1, 1, 1, 1, 0, 1, 11, 0},

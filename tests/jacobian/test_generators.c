@@ -9,13 +9,13 @@
 #include "tests/jacobian/problems.h"
 #include "tests/support/support.h"
 
-enum { CONFIGURATIONS = 2600 };
+enum { CONFIGURATIONS = 4000 };
 
 /* Row i of Jᵀ of sample b. */
 static void reference_row(problem *p, int64_t b, int64_t i, double *x, double *plus, double *row) {
   const bppsa_operator kind = p->f.op.kind;
-  const bool linear = kind == BPPSA_OPERATOR_CONV2D || kind == BPPSA_OPERATOR_LINEAR || kind == BPPSA_OPERATOR_AVGPOOL2D ||
-                      kind == BPPSA_OPERATOR_FLATTEN;
+  const bool linear = kind == BPPSA_OPERATOR_CONV2D || kind == BPPSA_OPERATOR_LINEAR || bppsa_op_is_mean(&p->f.op) ||
+                      kind == BPPSA_OPERATOR_BATCHNORM2D || bppsa_op_is_identity(&p->f.op);
   const bool kinks = kind == BPPSA_OPERATOR_RELU || kind == BPPSA_OPERATOR_LEAKY_RELU || kind == BPPSA_OPERATOR_MAXPOOL2D;
   p->f.x = p->arrays[4] + b * p->f.inputs;
   if (linear) {
@@ -71,7 +71,7 @@ static void check_row(const problem *p, const bppsa_csr *csr, const void *values
 
 static void check_values(problem *p, const bppsa_csr *csr, const void *values, bool shared) {
   const bppsa_operator kind = p->f.op.kind;
-  const bool smooth = is_cell(&p->f.op) || kind == BPPSA_OPERATOR_TANH || kind == BPPSA_OPERATOR_SIGMOID;
+  const bool smooth = is_cell(&p->f.op) || kind == BPPSA_OPERATOR_TANH || kind == BPPSA_OPERATOR_SIGMOID || is_activation(kind);
   const bool strict = !smooth && kind != BPPSA_OPERATOR_RELU; /* a finite difference is rarely 0 by chance */
   double *x = uniform(1, p->ins, 1), *plus = uniform(1, p->outs, 1), *row = uniform(1, p->outs, 1),
          *exact = uniform(1, p->outs, 1);
@@ -83,7 +83,7 @@ static void check_values(problem *p, const bppsa_csr *csr, const void *values, b
       if (kind == BPPSA_OPERATOR_MAXPOOL2D) {
         seen_row(p, i, x, exact);
       }
-      const double rounding = kind == BPPSA_OPERATOR_AVGPOOL2D ? 1e-7 : 0;
+      const double rounding = bppsa_op_is_mean(&p->f.op) ? 1e-7 : 0;
       check_row(p, csr, sample, i, exact, row, strict, smooth ? 1e-6 : rounding);
     }
   }
@@ -146,7 +146,7 @@ static void test_random(void **state) {
     free_problem(&p);
   }
   for (int k = 0; k < OPERATORS; ++k) {
-    assert_true(kinds[k] > 100);
+    assert_true(kinds[k] > CONFIGURATIONS / (3 * OPERATORS));
   }
   assert_true(no_batch > 400 && one_value > 100 && empty_rows > 300 && no_entries > 50); /* the degenerate cases have occurred */
   bppsa_device_destroy(device);
@@ -264,6 +264,13 @@ static void test_kinks(void **state) {
     double x[4], y[4];
   } cases[] = {{BPPSA_OPERATOR_RELU, {0, -0.0, nan, -inf}, {0, 0, 1, 0}},
                {BPPSA_OPERATOR_LEAKY_RELU, {0, nan, inf, -1}, {0.01, 0.01, 1, 0.01}},
+               {BPPSA_OPERATOR_RELU6, {0, 6, nan, inf}, {0, 0, 0, 0}},
+               {BPPSA_OPERATOR_RELU6, {-0.0, 1e-300, -inf, 5.5}, {0, 1, 0, 1}},
+               {BPPSA_OPERATOR_HARDSIGMOID, {-3, 3, nan, 0}, {0, 0, 0, 1.0 / 6}},
+               {BPPSA_OPERATOR_HARDSIGMOID, {-inf, inf, 2, -2.5}, {0, 0, 1.0 / 6, 1.0 / 6}},
+               {BPPSA_OPERATOR_HARDSWISH, {-3, 3, -4, inf}, {-0.5, 1, 0, 1}},
+               {BPPSA_OPERATOR_SILU, {0, -1e4, 1e4, -800}, {0.5, 0, 1, 0}},
+               {BPPSA_OPERATOR_GELU, {0, -1e4, 1e200, -50}, {0.5, 0, 1, 0}},
                {BPPSA_OPERATOR_MAXPOOL2D, {1, 2, 2, 2}, {0, 1, 0, 0}},
                {BPPSA_OPERATOR_MAXPOOL2D, {-inf, -inf, -inf, -inf}, {1, 0, 0, 0}},
                {BPPSA_OPERATOR_MAXPOOL2D, {nan, 3, nan, 9}, {0, 0, 1, 0}},

@@ -185,7 +185,15 @@ class Jacobians(unittest.TestCase):
             options = {"slope": 0.1} if name == "leaky_relu" else {}
             jt = getattr(bppsa.jacobian, name)(input=x, dtype="f64", **options)
             np.testing.assert_allclose(jt.toarray(), np.diag(slope.ravel()), atol=1e-12)
-        s = 1 / (1 + np.exp(-x))
+        s, hard = 1 / (1 + np.exp(-x)), (x > -3) & (x < 3)
+        for name, slope in {"relu6": ((x > 0) & (x < 6)) * 1.0, "hardsigmoid": hard / 6, "silu": s * (1 + x * (1 - s)),
+                            "hardswish": np.where(hard, x / 3 + 0.5, x > 0)}.items():
+            jt = getattr(bppsa.jacobian, name)(input=x, dtype="f64")
+            np.testing.assert_allclose(jt.toarray(), np.diag(slope.ravel()), atol=1e-12)
+        u, du = 2 * np.sqrt(2 / np.pi) * (x + 0.044715 * x ** 3), 2 * np.sqrt(2 / np.pi) * (1 + 3 * 0.044715 * x ** 2)
+        t = 1 / (1 + np.exp(-u))
+        jt = bppsa.jacobian.gelu(input=x, approximate="tanh", dtype="f64")
+        np.testing.assert_allclose(jt.toarray(), np.diag((t + x * t * (1 - t) * du).ravel()), atol=1e-12)
         jt = bppsa.jacobian.sigmoid(input=x, dtype="f64")
         np.testing.assert_allclose(jt.toarray(), np.diag((s * (1 - s)).ravel()), atol=1e-12)
 
@@ -195,6 +203,13 @@ class Jacobians(unittest.TestCase):
         means = x.reshape(1, 2, 2, 2, 2).mean((2, 4))
         average = bppsa.jacobian.avgpool2d(input=x, kernel=2, dtype="f64")
         np.testing.assert_allclose(average.T @ x.ravel(), means.ravel())
+        adaptive = bppsa.jacobian.adaptive_avgpool2d(input=x, size=2, dtype="f64")
+        np.testing.assert_allclose(adaptive.T @ x.ravel(), means.ravel())
+        whole = bppsa.jacobian.global_avgpool(input=x, dtype="f64")
+        np.testing.assert_allclose(whole.T @ x.ravel(), [x.mean()])
+        norm = bppsa.jacobian.batchnorm2d(in_shape=(2, 1, 2), weights=np.array([3.0, -0.5]), dtype="f64")
+        np.testing.assert_array_equal(norm.toarray(), np.diag([3, 3, -0.5, -0.5]))
+        np.testing.assert_array_equal(bppsa.jacobian.dropout(in_shape=(1, 2, 2)).toarray(), np.eye(4))
         largest = bppsa.jacobian.maxpool2d(input=x, kernel=2, pattern="argmax", dtype="f64")
         np.testing.assert_allclose(largest.T @ x.ravel(), x.reshape(1, 2, 2, 2, 2).max((2, 4)).ravel())
         np.testing.assert_array_equal(bppsa.jacobian.flatten(in_shape=(1, 2, 2)).toarray(), np.eye(4))

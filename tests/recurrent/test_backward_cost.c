@@ -2,6 +2,7 @@
 #include "core/files/json.h"
 #include "gru/gru.h"
 #include "lstm/lstm.h"
+#include "recurrent/pause.h"
 #include "rnn/rnn.h"
 #include "tests/recurrent/passes.h"
 
@@ -97,15 +98,69 @@ static void test_order(void **state) {
   assert_true(time > .3 && time < 1);
 }
 
-/* On a GPU the time follows the path: of 1000 steps BP takes 76 µs, 13 chunks 21 (two launches, 117 steps). */
+/* On a GPU the time follows the path: of 1000 steps BP takes 75 µs; 13 chunks 14 µs and 117 steps of 198 cycles. A step of a mend
+ * takes no less, and warps beyond two on a scheduler take more. */
 static void test_gpu(void **state) {
   (void)state;
-  const bppsa_recurrent_config c = config_of(1000, 16, 20), longer = config_of(10000, 16, 20);
-  const double time = time_of(&bppsa_rnn_cell, &c, BPPSA_CUDA, 13);
-  assert_true(time > 21. / 76 * .9 && time < 21. / 76 * 1.1);
+  const bppsa_recurrent_config c = config_of(1000, 16, 20), longer = config_of(10000, 16, 20), many = config_of(1000, 1024, 20);
+  const double expected = (14 + 117 * 198 / 1980.) / 75, time = time_of(&bppsa_rnn_cell, &c, BPPSA_CUDA, 13);
+  assert_true(fabs(time / expected - 1) < .03);
   assert_true(time_of(&bppsa_rnn_cell, &longer, BPPSA_CUDA, 64) < time);
+  assert_true(time_of(&bppsa_rnn_cell, &many, BPPSA_CUDA, 13) > 2 * time);
+  const bppsa_forward_shape shape = bppsa_recurrent_forward_shape(&c, &bppsa_rnn_cell, BPPSA_CUDA, 0);
+  const bppsa_backward_plan mending = {.speculative = true, .chunks = 13, .warm_up = 40};
+  const bppsa_backward_cost model = bppsa_backward_model(&shape, &mending);
+  const double more =
+      bppsa_backward_time(&model, .217, 9) - bppsa_backward_time(&model, .117, 1); /* of 100 steps; work is free */
+  assert_true(more * 75 > 100 * 198 / 1980. && more * 75 < 100 * 260 / 1980.);
   bppsa_backward_plan plan;
-  assert_int_equal(bppsa_recurrent_plan_speculation(&c, &bppsa_rnn_cell, BPPSA_CUDA, &plan), BPPSA_OK); /* kernels or none */
+  assert_int_equal(bppsa_recurrent_plan_speculation(&c, &bppsa_rnn_cell, BPPSA_CUDA, &plan), BPPSA_OK);
+  assert_true(plan.speculative && plan.chunks == 15);
+  const bppsa_backward_stats mends = {.speculated = true, .passes = 1, .path = 700, .possible = 1000, .work = 4},
+                             few = {.speculated = true, .passes = 1, .path = 300, .possible = 1000, .work = 4};
+  assert_true(bppsa_backward_fails(&plan, &mends)); /* 90 µs, less than 0.9 of the path */
+  assert_false(bppsa_backward_fails(&plan, &few));
+}
+
+/* On a GPU `auto` takes speculation only where BP, which computes the passes of a pause, takes as long as the fastest scan: the
+ * mean of passes is then never far above the best of both. */
+static void test_choice_on_gpu(void **state) {
+  (void)state;
+  static const bppsa_cell *const cells[] = {&bppsa_rnn_cell, &bppsa_gru_cell, &bppsa_lstm_cell};
+  static const int64_t lengths[] = {100, 300, 1000, 10000}, batches[] = {1, 16, 256, 4096};
+  int taken = 0, left = 0;
+  for (int i = 0; i < 3 * 4 * 4; ++i) {
+    bppsa_recurrent_config c = config_of(lengths[i / 3 % 4], batches[i / 12], 20), chosen;
+    bppsa_recurrent_candidate one;
+    double bp = 0, other = INFINITY, speculative = INFINITY;
+    bool more = true;
+    for (int64_t k = 0; more; ++k) {
+      assert_int_equal(bppsa_recurrent_find_candidate(&c, cells[i % 3], BPPSA_CUDA, k, &one, &more), BPPSA_OK);
+      bp = k == 0 ? one.seconds : bp;
+      if (more && one.method.backward == BPPSA_BACKWARD_SPECULATIVE) {
+        speculative = one.seconds;
+      } else if (more) {
+        other = fmin(other, one.seconds);
+      }
+    }
+    assert_int_equal(bppsa_recurrent_choose(&c, cells[i % 3], BPPSA_CUDA, &chosen), BPPSA_OK);
+    const bool takes = chosen.method.backward == BPPSA_BACKWARD_SPECULATIVE;
+    assert_int_equal(takes, BPPSA_BACKWARD_WORTH * speculative < other && bp < 1.02 * other);
+    taken += takes;
+    left += !takes && BPPSA_BACKWARD_WORTH * speculative < other;
+  }
+  assert_true(taken > 0 && left > 0);
+}
+
+/* W on a GPU: as long as the longest mend asks for, never more than a chunk, and back step by step. */
+static void test_warm_up_on_gpu(void **state) {
+  (void)state;
+  assert_int_equal(bppsa_backward_gpu_warm_up(40, 66, (bppsa_backward_need){0, 0, 0}), 40);
+  assert_int_equal(bppsa_backward_gpu_warm_up(40, 66, (bppsa_backward_need){14, 1, 16}), 64);
+  assert_int_equal(bppsa_backward_gpu_warm_up(64, 66, (bppsa_backward_need){14, 14, 66}), 66);
+  assert_int_equal(bppsa_backward_gpu_warm_up(80, 66, (bppsa_backward_need){14, 14, 66}), 80); /* given larger: it stays */
+  assert_int_equal(bppsa_backward_gpu_warm_up(64, 66, (bppsa_backward_need){14, 0, 0}), 63);
+  assert_int_equal(bppsa_backward_gpu_warm_up(8, 66, (bppsa_backward_need){14, 0, 0}), 8);
 }
 
 /* A pass fails by its path, its time, or being given up. One that was asked for may take a quarter more than a pass without
@@ -260,8 +315,9 @@ static void test_candidates(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_choice), cmocka_unit_test(test_not_chosen),   cmocka_unit_test(test_order),
-      cmocka_unit_test(test_gpu),    cmocka_unit_test(test_fails),        cmocka_unit_test(test_pauses),
-      cmocka_unit_test(test_texts),  cmocka_unit_test(test_memory_limit), cmocka_unit_test(test_candidates)};
+      cmocka_unit_test(test_choice),        cmocka_unit_test(test_not_chosen),     cmocka_unit_test(test_order),
+      cmocka_unit_test(test_gpu),           cmocka_unit_test(test_fails),          cmocka_unit_test(test_pauses),
+      cmocka_unit_test(test_choice_on_gpu), cmocka_unit_test(test_warm_up_on_gpu), cmocka_unit_test(test_texts),
+      cmocka_unit_test(test_memory_limit),  cmocka_unit_test(test_candidates)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

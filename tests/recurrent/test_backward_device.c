@@ -551,6 +551,46 @@ static void test_wide_pause(void **state) {
   }
 }
 
+/* Passes of a network that forgets slowly lengthen W, those of one that forgets quickly shorten it, without the host. What a pass
+ * computes depends on the state alone. Two layers: all of a pass counts. */
+static void test_warm_ups(void **state) {
+  (void)state;
+  enum { PASSES = 4 };
+  static const struct { double scale, tolerance; } cases[] = {{.8, 2.4e-7}, {.1, 1e-4}};
+  for (int k = 0; k < 2; ++k) {
+    problem p = problem_of(RNN, 180, 2, 6, 3, -1);
+    p.network.config.loss_all = true;
+    p.network.config.layers = 2;
+    p.network.config.speculation.adapts = true;
+    p.network.config.speculation.tolerance = cases[k].tolerance;
+    p.network.orthogonal = true;
+    p.network.scale = cases[k].scale;
+    net n = open_net(&p, device, BPPSA_F32, BPPSA_BACKWARD_SPECULATIVE, NULL);
+    net again = open_net(&p, device, BPPSA_F32, BPPSA_BACKWARD_SPECULATIVE, n.model);
+    bppsa_backward_state first = {.warm_up = 0}, last = first;
+    int64_t longest = 0;
+    assert_true(bppsa_backward_plan_of(n.model)->adapts);
+    for (int i = 0; i < PASSES; ++i) {
+      first = last;
+      gradients g = pass(&n);
+      assert_int_equal(bppsa_backward_state_get(n.model, &last), BPPSA_OK);
+      const int64_t before = first.warm_up > 0 ? first.warm_up : bppsa_backward_plan_of(n.model)->warm_up;
+      assert_true(!g.stats.given_up && (g.stats.mended > 0 ? last.warm_up >= before : last.warm_up < before));
+      longest = last.warm_up > longest ? last.warm_up : longest;
+      if (i + 1 == PASSES) {
+        assert_int_equal(bppsa_backward_state_set(again.model, &first), BPPSA_OK);
+        gradients same = pass(&again);
+        assert_true(same_numbers(&g, &same) && g.stats.path == same.stats.path);
+        free_gradients(&same);
+      }
+      free_gradients(&g);
+    }
+    assert_true(k == 0 ? longest > 40 && longest <= 60 : !is_gpu() || last.warm_up == 40 - PASSES); /* up to a chunk */
+    close_net(&n);
+    close_net(&again);
+  }
+}
+
 /* With tolerance 0 every pass is BP, bit for bit. */
 static void test_exact(void **state) {
   (void)state;
@@ -622,8 +662,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_nothing_to_mend), cmocka_unit_test(test_widths),        cmocka_unit_test(test_wide),
       cmocka_unit_test(test_wide_paths),      cmocka_unit_test(test_wide_clusters), cmocka_unit_test(test_wide_pause),
-      cmocka_unit_test(test_silent),          cmocka_unit_test(test_comes_back),    cmocka_unit_test(test_many_chunks),
-      cmocka_unit_test(test_nonfinite),       cmocka_unit_test(test_pauses),        cmocka_unit_test(test_exact),
-      cmocka_unit_test(test_exact_inputs),    cmocka_unit_test(test_recording)};
+      cmocka_unit_test(test_warm_ups),        cmocka_unit_test(test_silent),        cmocka_unit_test(test_comes_back),
+      cmocka_unit_test(test_many_chunks),     cmocka_unit_test(test_nonfinite),     cmocka_unit_test(test_pauses),
+      cmocka_unit_test(test_exact),           cmocka_unit_test(test_exact_inputs),  cmocka_unit_test(test_recording)};
   return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

@@ -55,8 +55,19 @@ static void set_courses(run *r, const bppsa_view *tape, int count, const course 
   }
 }
 
-/* Returns the error of the pass's certificate. */
-static double error_of(int count, const course *courses, bppsa_backward backward, bppsa_backward_stats *stats) {
+/* A pass that is over, whose states the tape has. */
+typedef struct {
+  run r;
+  bppsa_view tape;
+} pass;
+
+static void close_pass(pass *p) {
+  close_run(&p->r);
+  bppsa_free(p->tape.data);
+}
+
+/* The caller closes it. */
+static pass pass_of(int count, const course *courses, bppsa_backward backward, bppsa_backward_stats *stats) {
   bppsa_recurrent_config c = bppsa_recurrent_config_default();
   c.seq_len = STEPS;
   c.batch = 1;
@@ -65,18 +76,23 @@ static double error_of(int count, const course *courses, bppsa_backward backward
   c.method.backward = backward;
   c.speculation.chunks = CHUNKS;
   c.speculation.warm_up = WARM_UP;
-  run r = open_run(&bppsa_rnn_cell, &c, 1, 1);
+  pass p = {.r = open_run(&bppsa_rnn_cell, &c, 1, 1)};
   int64_t size;
-  assert_int_equal(bppsa_recurrent_tape_size(r.model, &size), BPPSA_OK);
-  bppsa_view tape = bppsa_view_make(bppsa_calloc(size, sizeof(float)), BPPSA_F32, 1, &size);
-  set_courses(&r, &tape, count, courses);
+  assert_int_equal(bppsa_recurrent_tape_size(p.r.model, &size), BPPSA_OK);
+  p.tape = bppsa_view_make(bppsa_calloc(size, sizeof(float)), BPPSA_F32, 1, &size);
+  set_courses(&p.r, &p.tape, count, courses);
+  assert_int_equal(bppsa_recurrent_use_tape(p.r.model, &p.r.x, &p.tape, NULL), BPPSA_OK);
+  assert_int_equal(p.r.model->ops->backward(p.r.model, &p.r.seed), BPPSA_OK);
+  assert_int_equal(bppsa_backward_stats_of(p.r.model, stats), BPPSA_OK);
+  return p;
+}
+
+/* Returns the error of the pass's certificate. */
+static double error_of(int count, const course *courses, bppsa_backward backward, bppsa_backward_stats *stats) {
   bppsa_certificate found;
-  assert_int_equal(bppsa_recurrent_use_tape(r.model, &r.x, &tape, NULL), BPPSA_OK);
-  assert_int_equal(r.model->ops->backward(r.model, &r.seed), BPPSA_OK);
-  assert_int_equal(bppsa_backward_stats_of(r.model, stats), BPPSA_OK);
-  assert_int_equal(bppsa_certify(r.model, &found), BPPSA_OK);
-  bppsa_free(tape.data);
-  close_run(&r);
+  pass p = pass_of(count, courses, backward, stats);
+  assert_int_equal(bppsa_certify(p.r.model, &found), BPPSA_OK);
+  close_pass(&p);
   return found.error;
 }
 
@@ -132,7 +148,82 @@ static void test_tail(void **state) {
   assert_int_equal(stats.rounds, ROUNDS + 3);
 }
 
+/* ---- what is dropped is counted ---- */
+
+enum { EIGHT = 8 };
+
+/* Sums of max |g_t|, by the recurrence in double, of units that forget. */
+typedef struct {
+  double all, chunk, head, least; /* of all steps, of the steps 801 .. 900, of the last eight of them, of the least eight */
+} sums;
+
+static sums sums_of(const run *r, int count, const course *forgets) {
+  double g[HIDDEN] = {0}, eight = 0;
+  sums s = {.least = (double)INFINITY};
+  for (int64_t step = STEPS; step >= 1; --step) {
+    double largest = 0;
+    for (int64_t i = 0; i < HIDDEN; i += count) {
+      const double arrives = step < STEPS ? factor_at(forgets, step + 1) * g[i] : 0;
+      g[i] = arrives + bppsa_view_get(&r->seed, (step - 1) * HIDDEN + i);
+      largest = fmax(largest, fabs(g[i]));
+    }
+    s.all += largest;
+    if (step > 800 && step <= 900) {
+      s.chunk += largest;
+      s.head += step > 900 - EIGHT ? largest : 0;
+      eight += largest;
+      if ((901 - step) % EIGHT == 0) {
+        s.least = fmin(s.least, eight);
+        eight = 0;
+      }
+    }
+  }
+  return s;
+}
+
+/* The largest number that the loss injects into the other units at step 960. */
+static double pulse_of(const run *r) {
+  double largest = 0;
+  for (int64_t i = 1; i < HIDDEN; i += 2) {
+    largest = fmax(largest, fabs(bppsa_view_get(&r->seed, 959 * HIDDEN + i)));
+  }
+  return largest;
+}
+
+static void assert_near(double found, double expected) {
+  if (!(fabs(found / expected - 1) < 1e-4)) {
+    fail_msg("%.8g, expected %.8g", found, expected);
+  }
+}
+
+/* Every other unit forgets, and makes the scale; the others are 0 but for what step 960 sends. Chunk 8 starts in front of that. A
+ * difference that is small enough is dropped there; a larger one is mended, and dropped where it has become small. */
+static void test_counts(void **state) {
+  (void)state;
+  for (int k = 0; k < 2; ++k) {
+    const course courses[] = {{.stretches = {{STEPS, .5}}, .elsewhere = 1},
+                              {.stretches = {{900, .5}, {STEPS, 1}}, .pulses = {{960, k == 0 ? 1e-7 : 1e-5}}}};
+    bppsa_backward_stats stats;
+    pass p = pass_of(2, courses, BPPSA_BACKWARD_SPECULATIVE, &stats);
+    const bppsa_backward_plan *plan = bppsa_backward_plan_of(p.r.model);
+    const sums s = sums_of(&p.r, 2, courses);
+    double dropped = pulse_of(&p.r);
+    const double scale = fmin(s.chunk / LENGTH, s.head / EIGHT);
+    assert_true((dropped <= plan->accept * scale) == (k == 0));
+    while (k == 1 && dropped > plan->stop * fmin(s.least / EIGHT, scale)) {
+      dropped /= 2;
+    }
+    assert_int_equal(stats.mended, k);
+    assert_near(stats.perturbation, dropped / s.all);
+    if (k == 0) {
+      assert_near(stats.gap, dropped / scale);
+    }
+    close_pass(&p);
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_dip), cmocka_unit_test(test_quiet), cmocka_unit_test(test_tail)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_dip), cmocka_unit_test(test_quiet), cmocka_unit_test(test_tail),
+                                     cmocka_unit_test(test_counts)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

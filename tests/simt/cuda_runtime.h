@@ -12,8 +12,9 @@
  * Streams are lazy: queued work runs when the program waits for its stream (every other time: for any stream) and not before, so
  * that a missing wait shows. While a stream is captured its work is recorded with its predecessors, and any call that would wait or
  * allocate fails and spoils the capture, as on a real device; streams join a capture by an event, and must have come back when it
- * ends. The work of a graph runs in the order in which it was queued and, every other time, in an order as far from that as its
- * events allow.
+ * ends. A kernel that may begin early (core/compute/cluster.cuh) reads poison, until it waits, where the kernel in front of it in
+ * its stream has changed memory; it must write nothing before, and no thread of it may end without having waited. The work of a
+ * graph runs in the order in which it was queued and, every other time, in an order as far from that as its events allow.
  */
 #ifndef BPPSA_TESTS_SIMT_CUDA_RUNTIME_H
 #define BPPSA_TESTS_SIMT_CUDA_RUNTIME_H
@@ -156,6 +157,9 @@ template <typename real> void cluster_send(cluster_far far, unsigned at, real va
   simt_send(far.place + at, &value, sizeof value, (cluster_gate *)(far.place + gate));
 }
 void cluster_gate_wait(cluster_gate *gate, unsigned parity);
+/* Launches that begin early, likewise. */
+void launch_wait();
+void launch_next();
 /* For groups of launches (core/compute/launch_group.cuh): a small device, so that launches which exceed it show. */
 #define BPPSA_GRID_CONSTANT(...) const __VA_ARGS__ &
 #define BPPSA_MOST_BLOCKS 300
@@ -168,7 +172,7 @@ using std::min;
 extern const char *simt_real; /* what the running kernel calculates with (mutant.h) */
 
 typedef struct simt_stream *cudaStream_t;
-void simt_launch(const char *kernel, const void *function, unsigned cluster, dim3 grid, dim3 block, size_t shared,
+void simt_launch(const char *kernel, const void *function, unsigned cluster, bool early, dim3 grid, dim3 block, size_t shared,
                  cudaStream_t stream, std::function<void()> thread);
 /* Shows a launch to a test that watches (tests/simt/watch.h). True: one does, and the launch is not to run. */
 bool simt_show(const char *kernel, dim3 grid, dim3 block, int count, const void *const *arguments, const size_t *sizes);
@@ -177,6 +181,7 @@ bool simt_show(const char *kernel, dim3 grid, dim3 block, int count, const void 
 template <typename... P> struct simt_prepared {
   const char *name;
   unsigned cluster;
+  bool early;
   dim3 grid, block;
   size_t shared;
   cudaStream_t stream;
@@ -189,21 +194,23 @@ template <typename... P> struct simt_prepared {
       return;
     }
     static const char *const real = simt_real_of(typeid(function));
-    simt_launch(name, (const void *)function, cluster, grid, block, shared, stream, [function, arguments...]() {
+    simt_launch(name, (const void *)function, cluster, early, grid, block, shared, stream, [function, arguments...]() {
       simt_real = real;
       function(arguments...);
     });
   }
 };
 template <typename... P>
-simt_prepared<P...> simt_prepare(const char *name, unsigned cluster, dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
-                                 void (*kernel)(P...)) {
-  return {name, cluster, grid, block, shared, stream, kernel};
+simt_prepared<P...> simt_prepare(const char *name, unsigned cluster, bool early, dim3 grid, dim3 block, size_t shared,
+                                 cudaStream_t stream, void (*kernel)(P...)) {
+  return {name, cluster, early, grid, block, shared, stream, kernel};
 }
 #define BPPSA_LAUNCH(kernel, blocks, threads, shared_bytes, stream, ...)                                                         \
-  simt_prepare(#kernel, 1, (blocks), (threads), (shared_bytes), (stream), kernel)(__VA_ARGS__)
+  simt_prepare(#kernel, 1, false, (blocks), (threads), (shared_bytes), (stream), kernel)(__VA_ARGS__)
 #define BPPSA_LAUNCH_CLUSTER(kernel, cluster, blocks, threads, shared_bytes, stream, ...)                                        \
-  simt_prepare(#kernel, (cluster), (blocks), (threads), (shared_bytes), (stream), kernel)(__VA_ARGS__)
+  simt_prepare(#kernel, (cluster), false, (blocks), (threads), (shared_bytes), (stream), kernel)(__VA_ARGS__)
+#define BPPSA_LAUNCH_EARLY(kernel, cluster, blocks, threads, shared_bytes, stream, ...)                                          \
+  simt_prepare(#kernel, (cluster), true, (blocks), (threads), (shared_bytes), (stream), kernel)(__VA_ARGS__)
 
 /* ---- the part of the runtime that the library uses ---- */
 

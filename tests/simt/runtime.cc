@@ -329,7 +329,15 @@ bool simt_show(const char *kernel, dim3 grid, dim3 block, int count, const void 
   return true;
 }
 
-void simt_launch(const char *kernel, const void *function, unsigned cluster, dim3 grid, dim3 block, size_t shared,
+/* The stream's latest piece of work that has not run; NULL: none. */
+static std::function<void()> *latest_piece(simt_stream *s) {
+  if (s->capture != nullptr) {
+    return s->last.size() == 1 ? &s->capture->pieces[s->last[0]].work : nullptr;
+  }
+  return s->queue.empty() ? nullptr : &s->queue.back();
+}
+
+void simt_launch(const char *kernel, const void *function, unsigned cluster, bool early, dim3 grid, dim3 block, size_t shared,
                  cudaStream_t stream, std::function<void()> thread) {
   SIMT_LOCK;
   if (!is_here(stream_of(stream))) {
@@ -337,11 +345,19 @@ void simt_launch(const char *kernel, const void *function, unsigned cluster, dim
     return;
   }
   if (!simt_launch_is_valid(kernel, cluster, grid, block, shared) || !may_share(function, shared) ||
-      !may_cluster(function, cluster) || (cluster > 1 && getenv("SIMT_OLD_CODE") != nullptr)) {
+      !may_cluster(function, cluster) || ((cluster > 1 || early) && getenv("SIMT_OLD_CODE") != nullptr)) {
     (void)fail(cudaErrorInvalidConfiguration);
     return;
   }
-  (void)queue(stream, [=]() { simt_run(kernel, cluster, grid, block, shared, thread); });
+  std::function<void()> *const front = early ? latest_piece(stream_of(stream)) : nullptr;
+  if (front != nullptr) {
+    *front = [one = std::move(*front)]() {
+      simt_before(held());
+      one();
+    };
+  }
+  const bool begins = front != nullptr; /* otherwise what it comes after has ended */
+  (void)queue(stream, [=]() { simt_run(kernel, cluster, begins, grid, block, shared, thread); });
 }
 
 /* ---- memory ---- */

@@ -22,7 +22,7 @@ namespace {
 /* Stacks begin at different offsets within a page: otherwise their tops would all fall into one set of the processor's cache. */
 enum { STACK = 1 << 16, COLOURS = 1 << 12, COLOUR = 5 * 64, LANES = 32, MOST_THREADS = 1024, MOST_CLUSTER = 16, MOST_BYTES = 16 };
 
-enum state : unsigned char { READY, AT_BLOCK, AT_WARP, AT_CLUSTER, AT_GATE, DONE };
+enum state : unsigned char { READY, AT_BLOCK, AT_WARP, AT_CLUSTER, AT_GATE, AT_LAUNCH, DONE };
 
 /* Each fiber is started once by makecontext and then switched by the compiler's own jumps, which make no system call. */
 typedef void *jump[5];
@@ -64,6 +64,7 @@ struct message {
   char value[MOST_BYTES];
 };
 std::vector<message> messages;
+bool behind; /* the cluster may not yet see what the kernel in front of it writes */
 #if ADDRESS_SANITIZED
 const void *scheduler_stack;
 size_t scheduler_size;
@@ -161,6 +162,9 @@ SWITCHES void leave() {
 #endif
   for (;;) {
     (*body)();
+    if (behind) {
+      fail("a thread of a launch that begins early ends, but has not waited for the kernel in front");
+    }
     where[current_index] = DONE;
     leave();
   }
@@ -281,8 +285,25 @@ bool release_cluster(int threads) {
   return moved || meeting == threads;
 }
 
-/* Runs the blocks of a cluster. */
-void run_cluster(int blocks) {
+/* Lets the threads of an early launch see the memory, if all of them wait for that. */
+bool release_launch(int threads, bool first) {
+  for (int i = 0; i < threads; ++i) {
+    if (where[i] != AT_LAUNCH) {
+      return false;
+    }
+  }
+  if (!simt_reveal(first)) {
+    fail("a launch that begins early writes before it has waited for the kernel in front");
+  }
+  behind = false;
+  for (int i = 0; i < threads; ++i) {
+    where[i] = READY;
+  }
+  return true;
+}
+
+/* Runs the blocks of a cluster. first: of an early launch. */
+void run_cluster(int blocks, bool first_early) {
   const int threads = blocks * block_threads;
   for (int i = 0; i < threads; ++i) {
     where[i] = READY;
@@ -317,7 +338,7 @@ void run_cluster(int blocks) {
     for (int block = 0; block < threads; block += block_threads) {
       moved = release_block(block) || moved;
     }
-    moved = moved || release_cluster(threads);
+    moved = moved || release_cluster(threads) || (behind && release_launch(threads, first_early));
     while (!moved && !messages.empty()) {
       moved = deliver() && release_cluster(threads);
     }
@@ -374,7 +395,8 @@ bool simt_launch_is_valid(const char *kernel, unsigned cluster, dim3 grid, dim3 
          grid.y <= 65535 && cluster >= 1 && grid.x % cluster == 0;
 }
 
-void simt_run(const char *kernel, unsigned cluster, dim3 grid, dim3 block, size_t shared, const std::function<void()> &thread) {
+void simt_run(const char *kernel, unsigned cluster, bool early, dim3 grid, dim3 block, size_t shared,
+              const std::function<void()> &thread) {
   block_threads = (int)(block.x * block.y * block.z);
   kernel_name = kernel;
   body = &thread;
@@ -396,7 +418,12 @@ void simt_run(const char *kernel, unsigned cluster, dim3 grid, dim3 block, size_
         memory = (char *)malloc(shared > 0 ? shared : 1);
         memset(memory, 0xff, shared > 0 ? shared : 1);
       }
-      run_cluster((int)cluster);
+      const bool first = blockIdx.y == 0 && first_block == 0;
+      behind = early;
+      if (early) {
+        simt_hide(first);
+      }
+      run_cluster((int)cluster, first);
       for (char *memory : shared_memory) {
         free(memory);
       }
@@ -505,6 +532,19 @@ unsigned simt_ballot(unsigned mask, int predicate, const simt_place &place) {
 void cluster_meet() {
   where[current_index] = AT_CLUSTER;
   leave();
+}
+
+void launch_wait() {
+  if (behind) {
+    where[current_index] = AT_LAUNCH;
+    leave();
+  }
+}
+
+void launch_next() {
+  if (behind) {
+    fail("a launch that begins early lets the next one begin before it has waited");
+  }
 }
 
 void cluster_gate_make(cluster_gate *gate) {

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include <map>
 #include <string>
 
 /* "(name<float, 4>)" -> "name" */
@@ -14,7 +15,18 @@ size_t simt_most_shared();
 
 /* Counts the launch; returns whether a device would accept its sizes. */
 bool simt_launch_is_valid(const char *kernel, unsigned cluster, dim3 grid, dim3 block, size_t shared);
-/* Runs all clusters one after the other, of one block each unless `cluster` says otherwise; `thread` is the code of a thread. */
-void simt_run(const char *kernel, unsigned cluster, dim3 grid, dim3 block, size_t shared, const std::function<void()> &thread);
+/* Runs all clusters one after the other, of one block each unless `cluster` says otherwise; `thread` is the code of a thread.
+ * early: the launch may begin while the piece of work in front of it runs, in front of which simt_before was called. */
+void simt_run(const char *kernel, unsigned cluster, bool early, dim3 grid, dim3 block, size_t shared,
+              const std::function<void()> &thread);
+
+/* ---- launches that begin early (early.cc) ---- */
+
+/* Keeps what the GPU's memory has now. blocks: the allocations, and their sizes. */
+void simt_before(const std::map<void *, size_t> &blocks);
+/* Poisons what has changed since, before a cluster of an early launch runs, */
+void simt_hide(bool first);
+/* and puts it back when all its threads wait. first: of the launch. False: the cluster has written something. */
+bool simt_reveal(bool first);
 
 #endif

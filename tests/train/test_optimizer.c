@@ -58,9 +58,9 @@ static void parameters_init(parameters *p, bppsa_dtype dtype) {
   static const int64_t a_shape[2] = {2, 3}, b_shape[1] = {4};
   memset(p, 0, sizeof *p);
   p->parameters[0] = (bppsa_parameter){"a", bppsa_view_make(p->storage[0], dtype, 2, a_shape),
-                                       bppsa_view_make(p->storage[2], dtype, 2, a_shape)};
+                                       bppsa_view_make(p->storage[2], dtype, 2, a_shape), false};
   p->parameters[1] = (bppsa_parameter){"b", bppsa_view_make(p->storage[1], dtype, 1, b_shape),
-                                       bppsa_view_make(p->storage[3], dtype, 1, b_shape)};
+                                       bppsa_view_make(p->storage[3], dtype, 1, b_shape), false};
   p->model = (bppsa_model){.dtype = dtype, .parameter_count = 2, .parameters = p->parameters, .classes = 1};
   for (int64_t i = 0; i < 6; ++i) {
     bppsa_view_set(&p->parameters[0].value, i, (double)i * 0.25 - 0.6);
@@ -314,10 +314,10 @@ static void pair_make(pair *p, const bppsa_optimizer_config *config, bppsa_dtype
   memset(p, 0, sizeof *p);
   p->values = calloc((size_t)(n + GAP), (size_t)size);
   p->gradients = calloc((size_t)(n + GAP), (size_t)size);
-  p->parameters[0] =
-      (bppsa_parameter){"a", bppsa_view_make(p->values, dtype, 1, &first), bppsa_view_make(p->gradients, dtype, 1, &first)};
+  p->parameters[0] = (bppsa_parameter){"a", bppsa_view_make(p->values, dtype, 1, &first),
+                                       bppsa_view_make(p->gradients, dtype, 1, &first), false};
   p->parameters[1] = (bppsa_parameter){"b", bppsa_view_make(p->values + at, dtype, 1, &second),
-                                       bppsa_view_make(p->gradients + at, dtype, 1, &second)};
+                                       bppsa_view_make(p->gradients + at, dtype, 1, &second), false};
   p->model = (bppsa_model){.dtype = dtype, .parameter_count = second > 0 ? 2 : 1, .parameters = p->parameters, .classes = 1};
   for (int64_t i = 0; i < n; ++i) {
     bppsa_view_set(&p->parameters[i < first ? 0 : 1].value, i < first ? i : i - first, sin((double)i));
@@ -454,7 +454,7 @@ static void bits_do_not_depend_on_threads(void **state) {
     for (int k = 0; k < 3; ++k) {
       bppsa_optimizer_config config = bppsa_optimizer_config_default();
       bppsa_parameter parameter = {"w", bppsa_view_make(value, BPPSA_F32, 1, shape),
-                                   bppsa_view_make(gradient, BPPSA_F32, 1, shape)};
+                                   bppsa_view_make(gradient, BPPSA_F32, 1, shape), false};
       bppsa_model model = {.dtype = BPPSA_F32, .parameter_count = 1, .parameters = &parameter, .classes = 1};
       bppsa_optimizer *optimizer = NULL;
       bppsa_device *cpu = cpu_device(threads[k]);

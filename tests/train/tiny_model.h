@@ -213,10 +213,10 @@ static tiny_model *tiny_create(bppsa_dtype dtype, int64_t steps, int64_t input, 
     return NULL;
   }
   char *values = m->buffers[TINY_VALUES].view.data, *gradients = m->buffers[TINY_GRADIENTS].view.data;
-  m->parameters[0] =
-      (bppsa_parameter){"linear.weight", bppsa_view_make(values, dtype, 2, shape), bppsa_view_make(gradients, dtype, 2, shape)};
+  m->parameters[0] = (bppsa_parameter){"linear.weight", bppsa_view_make(values, dtype, 2, shape),
+                                       bppsa_view_make(gradients, dtype, 2, shape), false};
   m->parameters[1] = (bppsa_parameter){"linear.bias", bppsa_view_make(values + bias, dtype, 1, &classes),
-                                       bppsa_view_make(gradients + bias, dtype, 1, &classes)};
+                                       bppsa_view_make(gradients + bias, dtype, 1, &classes), false};
   for (int64_t i = 0; i < classes * input; ++i) {
     bppsa_view_set(&m->parameters[0].value, i, 0.125 * (double)(i % 5) - 0.25);
   }

@@ -77,6 +77,7 @@ bppsa_status bppsa_dataset_create(const char *spec, const bppsa_dataset_options 
 void bppsa_dataset_destroy(bppsa_dataset *dataset) {
   if (dataset != NULL) {
     bppsa_free(dataset->lengths);
+    bppsa_free(dataset->resets);
     dataset->ops->destroy(dataset);
   }
 }

@@ -21,9 +21,9 @@ static bppsa_model make_model(void) {
   memset(weight_gradient, 0, sizeof weight_gradient);
   memset(bias_gradient, 0, sizeof bias_gradient);
   parameters[0] = (bppsa_parameter){"rnn.weight_hh_l12", bppsa_view_make(weight, BPPSA_F64, 2, (const int64_t[]){2, 3}),
-                                    bppsa_view_make(weight_gradient, BPPSA_F64, 2, (const int64_t[]){2, 3})};
+                                    bppsa_view_make(weight_gradient, BPPSA_F64, 2, (const int64_t[]){2, 3}), false};
   parameters[1] = (bppsa_parameter){"linear.bias", bppsa_view_make(bias, BPPSA_F64, 1, (const int64_t[]){3}),
-                                    bppsa_view_make(bias_gradient, BPPSA_F64, 1, (const int64_t[]){3})};
+                                    bppsa_view_make(bias_gradient, BPPSA_F64, 1, (const int64_t[]){3}), false};
   return (bppsa_model){.ops = &ops, .dtype = BPPSA_F64, .parameter_count = 2, .parameters = parameters, .classes = 3};
 }
 
@@ -74,7 +74,7 @@ static void beyond_f32(void **state) {
   (void)state;
   float narrow[6] = {0};
   double w[6] = {1, 2, 3, 4, (double)INFINITY, -1e300};
-  bppsa_parameter only = {"w", bppsa_view_make(narrow, BPPSA_F32, 2, (const int64_t[]){2, 3}), {0}};
+  bppsa_parameter only = {"w", bppsa_view_make(narrow, BPPSA_F32, 2, (const int64_t[]){2, 3}), {0}, false};
   bppsa_model model = {.ops = &ops, .dtype = BPPSA_F32, .parameter_count = 1, .parameters = &only};
   const bppsa_named_view value = {"w", bppsa_view_make(w, BPPSA_F64, 2, (const int64_t[]){2, 3})};
   assert_int_equal(bppsa_model_set(&model, "W", 1, &value), BPPSA_ERR_FORMAT);

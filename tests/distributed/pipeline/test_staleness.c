@@ -26,7 +26,7 @@ static void open_setting(setting *s, bppsa_dtype dtype, const bppsa_optimizer_co
   for (int i = 0; i < PARAMETERS; ++i) {
     assert_int_equal(bppsa_buffer_create(NULL, dtype, 2 - i, shapes[i], &s->values[i]), BPPSA_OK);
     assert_int_equal(bppsa_buffer_create(NULL, dtype, 2 - i, shapes[i], &s->gradients[i]), BPPSA_OK);
-    s->parameters[i] = (bppsa_parameter){i == 0 ? "weight" : "bias", s->values[i].view, s->gradients[i].view};
+    s->parameters[i] = (bppsa_parameter){i == 0 ? "weight" : "bias", s->values[i].view, s->gradients[i].view, false};
   }
   s->model = (bppsa_model){.dtype = dtype, .parameter_count = PARAMETERS, .parameters = s->parameters};
   assert_int_equal(bppsa_optimizer_create(config, &s->model, &s->optimizer), BPPSA_OK);

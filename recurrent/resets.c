@@ -1,0 +1,185 @@
+/* Samples that begin anew within a batch (bppsa_spans.resets), on a CPU. Internal.
+ *
+ * In front of a step that resets a sample its state is 0. The arrays keep the states that the steps have made, since these are
+ * outputs; so a step that resets some sample reads copies of the states in front of it, with zeros for the samples that begin
+ * anew. Backward such a sample's gradient in front of the step is u alone. A scan takes the Jacobians of such steps as 0.
+ *
+ * The masks are bytes [T][b] for each direction, in the order in which it walks, and of places (ragged.c). A cut between the steps
+ * t - 1 and t of time is in front of step t for the forward direction, and in front of step t - 1 for the reverse one. A reset in
+ * front of the first step is not among those of a pass: begin_layer writes the state there, and its gradient is 0. */
+#include <string.h>
+
+#include "core/base/alloc.h"
+#include "recurrent/recurrent_internal.h"
+
+static size_t bytes_of(const recurrent_network *n, int64_t reals) {
+  return (size_t)reals * bppsa_dtype_size(n->config.dtype);
+}
+
+/* ---- the resets of a batch ---- */
+
+static bppsa_status check_values(const bppsa_view *resets) {
+  const uint8_t *mask = resets->data;
+  const int64_t count = bppsa_view_count(resets), batch = resets->shape[1];
+  for (int64_t i = 0; i < count; ++i) {
+    if (mask[i] > 1) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "resets: %d at step %lld of sample %lld of the batch, expected 0 or 1", (int)mask[i],
+                        (long long)(i / batch), (long long)(i % batch));
+    }
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_resets_check(const recurrent_network *n, int64_t batch, const bppsa_view *resets) {
+  const int64_t shape[] = {n->config.seq_len, batch};
+  char found[BPPSA_SHAPE_TEXT], expected[BPPSA_SHAPE_TEXT], guess[BPPSA_SHAPE_TEXT];
+  if (resets == NULL) {
+    return BPPSA_OK;
+  }
+  if (!n->config.resets) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: resets of samples for a model that was created without them", n->cell->name);
+  }
+  if ((resets->dtype != BPPSA_BOOL && resets->dtype != BPPSA_U8) || resets->ndim != 2 ||
+      memcmp(resets->shape, shape, sizeof shape) != 0) {
+    return bppsa_fail(BPPSA_ERR_SHAPE, "resets: %s %s, expected bool or u8 %s%s", bppsa_dtype_name(resets->dtype),
+                      bppsa_shape_text(resets->ndim, resets->shape, found, sizeof found),
+                      bppsa_shape_text(2, shape, expected, sizeof expected), bppsa_view_guess("[T, B]", resets, 2, shape, guess));
+  }
+  if (!bppsa_view_contiguous(resets)) {
+    return bppsa_fail(BPPSA_ERR_SHAPE, "resets: not contiguous, expected row-major without gaps");
+  }
+  if (resets->device != BPPSA_CPU) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "resets: in the memory of a GPU, expected that of the host");
+  }
+  BPPSA_TRY(bppsa_view_check_data("resets", resets));
+  return check_values(resets);
+}
+
+static void mark(recurrent_resets *r, const recurrent_network *n, int64_t side, int64_t batch, int64_t step, int64_t place) {
+  r->mask[(side * n->config.seq_len + step) * batch + place] = 1;
+  r->any[side * n->config.seq_len + step] = 1;
+  r->active = true;
+}
+
+void bppsa_resets_take(recurrent_network *n, int64_t batch, const bppsa_view *resets) {
+  const int64_t steps = n->config.seq_len, sides = bppsa_recurrent_directions(&n->config);
+  const uint8_t *given = resets != NULL ? resets->data : NULL;
+  recurrent_resets *r = &n->resets;
+  r->active = false;
+  if (given == NULL || memchr(given, 1, (size_t)(steps * batch)) == NULL) {
+    return;
+  }
+  memset(r->mask, 0, (size_t)(sides * steps * batch));
+  memset(r->any, 0, (size_t)(sides * steps));
+  for (int64_t place = 0; place < batch; ++place) {
+    const int64_t sample = bppsa_ragged_sample(n, place), length = n->ragged.active ? n->ragged.place[place].length : steps;
+    for (int64_t t = 0; t < length; ++t) {
+      if (given[t * batch + sample]) {
+        mark(r, n, 0, batch, t, place);
+        if (sides > 1 && t > 0) {
+          mark(r, n, 1, batch, length - t, place);
+        }
+      }
+    }
+  }
+}
+
+int64_t bppsa_resets_find(const recurrent_network *n, int64_t l, int64_t first, int64_t end, int64_t place, int64_t count,
+                          bool last) {
+  const int64_t steps = n->config.seq_len, side = l % bppsa_recurrent_directions(&n->config);
+  const uint8_t *any = n->resets.any + side * steps, *mask = n->resets.mask + side * steps * n->batch + place;
+  const int64_t least = first > 1 ? first : 1, by = last ? -1 : 1;
+  for (int64_t t = last ? end - 1 : least; t >= least && t < end; t += by) {
+    if (any[t] && memchr(mask + t * n->batch, 1, (size_t)count) != NULL) {
+      return t;
+    }
+  }
+  return -1;
+}
+
+/* ---- memory ---- */
+
+bppsa_status bppsa_resets_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes) {
+  const bppsa_recurrent_config *c = &n->config;
+  recurrent_resets *r = &n->resets;
+  const int64_t sides = bppsa_recurrent_directions(c);
+  if (!c->resets) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(visit((void **)&r->mask, sides * c->seq_len * c->batch, bytes));
+  BPPSA_TRY(visit((void **)&r->any, sides * c->seq_len, bytes));
+  BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, 2, c->batch, c->hidden, &r->h, bytes));
+  BPPSA_TRY(n->cell->pair ? bppsa_recurrent_visit_array(n, visit, 2, c->batch, c->hidden, &r->c, bytes) : BPPSA_OK);
+  return bppsa_recurrent_visit_array(n, visit, 1, c->batch, bppsa_recurrent_state_size(n), &r->injected, bytes);
+}
+
+void bppsa_resets_free(recurrent_network *n) {
+  void *const own[] = {n->resets.mask, n->resets.any, n->resets.h, n->resets.c, n->resets.injected};
+  for (size_t i = 0; i < sizeof own / sizeof *own; ++i) {
+    bppsa_free(own[i]);
+  }
+}
+
+/* ---- a step that resets some samples of a block ---- */
+
+/* Which samples of the block begin anew in front of the step: a byte for each. */
+static const uint8_t *block_mask(const recurrent_network *n, const recurrent_reset_step *s) {
+  return bppsa_resets_mask(n, s->layer) + s->step * n->batch + n->batch - s->samples + s->first;
+}
+
+/* Writes 0 to rows of so many bytes, of samples that begin anew; or copies the rows of `from`, unless it is NULL. */
+static void replace_rows(const uint8_t *mask, int64_t count, size_t bytes, const char *from, char *to) {
+  for (int64_t i = 0; i < count; ++i) {
+    if (mask[i] && from != NULL) {
+      memcpy(to + (size_t)i * bytes, from + (size_t)i * bytes, bytes);
+    } else if (mask[i]) {
+      memset(to + (size_t)i * bytes, 0, bytes);
+    }
+  }
+}
+
+void bppsa_resets_begin(const recurrent_network *n, const recurrent_reset_step *s) {
+  const int64_t hidden = n->config.hidden, row = s->row + n->batch - s->samples + s->first;
+  const recurrent_layer *layer = &n->layers[s->layer];
+  const void *const from[] = {layer->h, layer->c};
+  void *const to[] = {n->resets.h, n->resets.c};
+  const size_t bytes = bytes_of(n, hidden), state = bytes_of(n, bppsa_recurrent_state_size(n));
+  for (int half = 0; half < (n->cell->pair ? 2 : 1); ++half) {
+    for (int64_t t = 0; t < (s->forward ? 1 : 2); ++t) {
+      memcpy(bppsa_recurrent_offset(n, to[half], (t * s->samples + s->first) * hidden),
+             bppsa_recurrent_offset(n, from[half], (row + t * s->samples) * hidden), (size_t)s->count * bytes);
+    }
+    replace_rows(block_mask(n, s), s->count, bytes, NULL, (char *)to[half] + (size_t)s->first * bytes);
+  }
+  if (s->g != NULL && s->injected) {
+    const size_t at = (size_t)s->first * state;
+    replace_rows(block_mask(n, s), s->count, state, (const char *)s->g + at, (char *)n->resets.injected + at);
+  }
+}
+
+void bppsa_resets_end(const recurrent_network *n, const recurrent_reset_step *s) {
+  const int64_t hidden = n->config.hidden, row = s->row + n->batch + s->first;
+  const recurrent_layer *layer = &n->layers[s->layer];
+  void *const to[] = {layer->h, layer->c}, *const from[] = {n->resets.h, n->resets.c};
+  for (int half = 0; s->forward && half < (n->cell->pair ? 2 : 1); ++half) {
+    memcpy(bppsa_recurrent_offset(n, to[half], row * hidden),
+           bppsa_recurrent_offset(n, from[half], (s->samples + s->first) * hidden), bytes_of(n, s->count * hidden));
+  }
+  if (s->g != NULL) {
+    const size_t state = bytes_of(n, bppsa_recurrent_state_size(n)), at = (size_t)s->first * state;
+    replace_rows(block_mask(n, s), s->count, state, s->injected ? (const char *)n->resets.injected + at : NULL,
+                 (char *)s->g + at);
+  }
+}
+
+/* ---- rows of many steps ---- */
+
+void bppsa_resets_clear(const recurrent_network *n, int64_t l, const recurrent_stretch *s, int64_t width, void *rows) {
+  const int64_t ended = n->batch - s->samples, end = s->first + s->steps;
+  int64_t t = s->first;
+  while (n->resets.active && (t = bppsa_resets_find(n, l, t, end, ended, s->samples, false)) >= 0) {
+    replace_rows(bppsa_resets_mask(n, l) + t * n->batch + ended, s->samples, bytes_of(n, width), NULL,
+                 bppsa_recurrent_offset(n, rows, (t - s->first) * s->samples * width));
+    ++t;
+  }
+}
