@@ -15,8 +15,8 @@
  */
 #include <math.h>
 
+#include "recurrent/backward_walk.h"
 #include "recurrent/parallel_backward.h"
-#include "scan/plan.h"
 
 /* Nanoseconds, fitted by least squares of relative errors to backward passes on one thread of a Xeon with AVX-512 beside other load
  * (minima of 12): RNN, GRU and LSTM, H 8 .. 256, B 1, 2 and 4, f32, C 8, 16 and T / 100. tests/recurrent/backward_costs.c measures
@@ -30,13 +30,14 @@ enum { GROUP = 16 /* lanes, as in recurrent/walk_back.h */ };
 /* GPUs, in f32; f64 counts twice. step: cycles of a step of a warp; slots: its instructions, which count where a scheduler has
  * several warps, if they are more than what was measured of BP's walk; round: cycles of a round of mends beside its steps
  * (estimate, as of a forward pass); fixed: microseconds of a pass beside its steps and rounds. Steps were replayed from the
- * machine code for sm_90, and `fixed` is measured in part (docs/gpu.md, "Backward passes in parallel"). Wider layers have no such
- * kernels. */
+ * machine code for sm_90, and `fixed` is measured in part (docs/gpu.md, "Backward passes in parallel"). Wider layers walk as the
+ * cost model of scans has it, a step longer by what was replayed, with two launches more (estimate). */
 static const struct gpu_cost {
   int64_t most_hidden;
   double step, slots, round, fixed_us;
 } gpu_costs[][2] = {{{20, 198, 93, 2600, 14}, {20, 491, 289, 2600, 16}},   /* the RNN, cells with gates */
                     {{32, 270, 140, 2600, 16}, {32, 700, 430, 2600, 18}}}; /* steps: estimates, as much more as BP's */
+static const double wide_step = 1.1, wide_fixed_s = 12.5e-6;
 enum { GPU_WIDTHS = sizeof gpu_costs / sizeof gpu_costs[0], SCHEDULERS = 4 /* of a multiprocessor */ };
 static const double gpu_clock = 1.98e9;
 
@@ -85,15 +86,15 @@ static double slots_of_bp(const bppsa_scan_config *config) {
 }
 
 static bppsa_backward_cost model_of_gpu(const bppsa_forward_shape *s, const bppsa_backward_plan *p) {
-  const bppsa_scan_config config = {.method = bppsa_scan_method_of(BPPSA_SCAN_LINEAR),
-                                    .element = BPPSA_ELEMENT_RECURRENT,
-                                    .dtype = s->dtype,
-                                    .dim = s->hidden,
-                                    .matrices = s->gates,
-                                    .device = BPPSA_CUDA};
+  const bppsa_scan_config config = bppsa_backward_walk_of(s);
   const double steps = (double)s->seq_len, bp = bppsa_scan_walk_seconds(&config, (double)s->batch, steps);
   if (isinf(bp)) {
     return (bppsa_backward_cost){.path = 1};
+  }
+  if (s->hidden > BPPSA_SCAN_FUSED_DIM) {
+    const double items = (double)(p->chunks * s->batch), none = bppsa_scan_walk_seconds(&config, items, 0);
+    return (bppsa_backward_cost){.fixed = (none + wide_fixed_s) / bp,
+                                 .path = wide_step * (bppsa_scan_walk_seconds(&config, items, steps) - none) / bp};
   }
   const struct gpu_cost *c = gpu_cost_of(s);
   const int64_t processors = s->multiprocessors > 0 ? s->multiprocessors : BPPSA_FORWARD_MULTIPROCESSORS;

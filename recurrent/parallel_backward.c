@@ -8,8 +8,8 @@
 
 #include "core/base/decimal.h"
 #include "core/files/json.h"
+#include "recurrent/backward_walk.h"
 #include "recurrent/silent.h"
-#include "scan/method.h"
 
 /* The differences that are dropped at boundaries are together less than a hundredth of BP's own rounding, and a walk ends at one
  * rounding. Networks with default weights forget within the warm-up. */
@@ -34,9 +34,13 @@ enum { SHORTEST = 64 /* steps of a chunk */ };
 
 /* On a GPU a team of two warps has a chunk of a sample: a team on each scheduler, if there are enough chunks. A cluster of up to 8
  * blocks, each of 4 teams on a multiprocessor of its own, takes all chunks of a sample in one launch. More chunks take another
- * launch: at least twice as many. */
+ * launch: at least twice as many. Of a wide layer a block or a cluster has a chunk: as many as run side by side. */
 static int64_t chunks_on_gpu(const bppsa_forward_shape *s) {
   enum { TEAMS = 4, CLUSTER = 8 };
+  if (s->hidden > BPPSA_SCAN_FUSED_DIM) {
+    const bppsa_scan_config walk = bppsa_backward_walk_of(s);
+    return most(least(s->seq_len / SHORTEST, bppsa_scan_walks_at_once(&walk, s->multiprocessors) / s->batch), 1);
+  }
   int64_t together = TEAMS;
   while (together < TEAMS * CLUSTER && 2 * together * s->batch <= (int64_t)TEAMS * s->multiprocessors) {
     together *= 2;
@@ -66,6 +70,13 @@ static bppsa_backward_cost limit_of_model(const bppsa_forward_shape *shape, cons
   return bppsa_backward_limit(&cost, &expected);
 }
 
+/* Does a GPU, if the pass runs on one, have kernels that walk through the layer? */
+static bool has_kernels(const bppsa_forward_shape *s) {
+  const bppsa_scan_config walk = bppsa_backward_walk_of(s);
+  return s->device == BPPSA_CPU || s->hidden <= BPPSA_SCAN_FUSED_DIM ||
+         (s->hidden <= s->most_hidden && bppsa_scan_fusion_of(&walk) != BPPSA_FUSION_NONE);
+}
+
 bppsa_status bppsa_backward_plan_make(const bppsa_backward_method *method, const bppsa_forward_shape *shape,
                                       bppsa_backward_plan *plan) {
   BPPSA_REQUIRE(method != NULL && shape != NULL && plan != NULL);
@@ -78,10 +89,13 @@ bppsa_status bppsa_backward_plan_make(const bppsa_backward_method *method, const
         "0 or more",
         (long long)method->chunks, (long long)method->warm_up, method->tolerance, cost->fixed, cost->path, cost->work);
   }
-  if (shape->device != BPPSA_CPU && shape->hidden > BPPSA_SCAN_FUSED_DIM) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
-                      "a speculative backward pass of %lld units on a GPU, expected at most %d, or bp, scan or auto, or a CPU",
-                      (long long)shape->hidden, BPPSA_SCAN_FUSED_DIM);
+  if (!has_kernels(shape)) {
+    const bool small = shape->most_hidden > 0 && shape->hidden > shape->most_hidden;
+    return bppsa_fail(
+        BPPSA_ERR_UNSUPPORTED,
+        "a speculative backward pass of %lld units on a GPU, expected at most %d whose W_hh have at most %d bytes, or "
+        "bp, scan or auto, or a CPU",
+        (long long)shape->hidden, small ? (int)shape->most_hidden : BPPSA_SCAN_WALK_DIM, BPPSA_SCAN_WALK_BYTES);
   }
   const int type = shape->dtype == BPPSA_F64;
   bppsa_backward_plan p = {.speculative = true, .accept = defaults[type].accept, .stop = defaults[type].stop};

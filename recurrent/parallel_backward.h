@@ -72,7 +72,8 @@ typedef struct {
   bppsa_backward_cost cost;
 } bppsa_backward_plan;
 
-/* ERR_ARGUMENT: a number of the method is out of range. ERR_UNSUPPORTED: more than 32 units on a GPU. */
+/* ERR_ARGUMENT: a number of the method is out of range. ERR_UNSUPPORTED: a GPU has no kernels for so many units
+ * (shape->most_hidden, BPPSA_SCAN_WALK_BYTES). */
 bppsa_status bppsa_backward_plan_make(const bppsa_backward_method *method, const bppsa_forward_shape *shape,
                                       bppsa_backward_plan *plan);
 

@@ -114,15 +114,33 @@ static double clusters_at_once(double blocks) {
   return blocks > 1 ? floor(multiprocessors / (blocks + 1)) : INFINITY;
 }
 
-/* Seconds of a walk through a wide layer. */
-static double wide_seconds(const bppsa_scan_config *config, double items, double steps) {
+/* The cycles of a walk through a wide layer, and the blocks of a cluster. */
+typedef struct {
+  double alone, busy, blocks;
+} wide_walk;
+
+static wide_walk wide_walk_of(const bppsa_scan_config *config) {
   int64_t padded;
   const int size = bppsa_scan_walk_place(bppsa_scan_shared_dim(config), &padded);
-  const double more = ((double)config->matrices - 1) / 2, blocks = wide_cycles[size][config->matrices > 1].blocks;
-  const double alone = wide_cycles[size][0].alone + more * (wide_cycles[size][1].alone - wide_cycles[size][0].alone);
-  const double busy = wide_cycles[size][0].busy + more * (wide_cycles[size][1].busy - wide_cycles[size][0].busy);
-  const double turns = ceil(items / clusters_at_once(blocks)), slots = items / schedulers * busy;
-  return steps / clock_rate * fmax(fmax(turns, 1) * alone, slots);
+  const double more = ((double)config->matrices - 1) / 2;
+  return (wide_walk){.alone = wide_cycles[size][0].alone + more * (wide_cycles[size][1].alone - wide_cycles[size][0].alone),
+                     .busy = wide_cycles[size][0].busy + more * (wide_cycles[size][1].busy - wide_cycles[size][0].busy),
+                     .blocks = wide_cycles[size][config->matrices > 1].blocks};
+}
+
+/* Seconds of a walk through a wide layer. */
+static double wide_seconds(const bppsa_scan_config *config, double items, double steps) {
+  const wide_walk walk = wide_walk_of(config);
+  const double turns = ceil(items / clusters_at_once(walk.blocks)), slots = items / schedulers * walk.busy;
+  return steps / clock_rate * fmax(fmax(turns, 1) * walk.alone, slots);
+}
+
+/* A block with several matrices takes all registers of a multiprocessor. */
+int64_t bppsa_scan_walks_at_once(const bppsa_scan_config *config, int64_t of_gpu) {
+  const wide_walk walk = wide_walk_of(config);
+  const double slots = floor(schedulers / multiprocessors * walk.alone / walk.busy), all = (double)of_gpu;
+  const double each = config->matrices > 1 ? 1 : fmax(1, slots);
+  return (int64_t)fmax(1, walk.blocks > 1 ? floor(all / (walk.blocks + 1)) : each * all);
 }
 
 /* Seconds of `items` items of a kernel, `longest` and on average `mean` links long. */

@@ -110,6 +110,9 @@ double bppsa_scan_plan_seconds(const bppsa_scan_plan *plan);
 /* Seconds on a GPU of a walk of so many items side by side, each so many steps, by a recurrent layer's own kernels, with weight
  * gradients. *config is one of a linear scan; INFINITY: there are no such kernels for it. */
 double bppsa_scan_walk_seconds(const bppsa_scan_config *config, double items, double steps);
+/* The number of such walks of a layer of more than BPPSA_SCAN_FUSED_DIM units that keep a GPU of so many multiprocessors busy:
+ * more would wait for each other. At least 1. */
+int64_t bppsa_scan_walks_at_once(const bppsa_scan_config *config, int64_t multiprocessors);
 /* The candidates among which AUTO chooses, in the order of their numbers, for every algorithm that can scan the
  * configuration's elements on its device: linear; blelloch with 1, 2, .. up-levels; chunked with its default number
  * of chunks, and on a GPU, which needs many chunks to be busy, with 2, 4, 8, .. chunks. Sparse elements have no chunks. Candidate

@@ -1,25 +1,32 @@
 /* The parallel backward pass of a recurrent network on a GPU: its memory, and what the GPU says of it. */
 #include "recurrent/gpu/layers.cuh"
 
+enum { MOST_CLUSTER = 16 /* blocks of a wide layer's chunk */ };
+
 bool bppsa_gpu_back_runs(const recurrent_network *n) {
   const bppsa_recurrent_config *c = &n->config;
   return n->back.plan.speculative && !(c->speculation.exact_inputs && c->input_gradients && !c->loss_all);
 }
 
 back_shape bppsa_gpu_back_shape(const recurrent_network *n, int64_t batch) {
-  return back_shape_of(n->back.plan.chunks, batch, n->gpu->multiprocessors, n->gpu->most_back, n->gpu->back_teams);
+  const bppsa_backward_plan &plan = n->back.plan;
+  return n->config.hidden > CHUNK_HIDDEN
+             ? back_wide_shape_of(plan.chunks, batch, plan.rounds, n->gpu->multiprocessors, n->gpu->most_back)
+             : back_shape_of(plan.chunks, batch, n->gpu->multiprocessors, n->gpu->most_back, n->gpu->back_teams);
 }
 
 bppsa_status bppsa_gpu_back_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes) {
   back_memory &m = n->gpu->back;
   const int64_t chunks = n->back.plan.chunks, batch = n->config.batch, state = bppsa_recurrent_state_size(n);
+  const bool wide = n->config.hidden > CHUNK_HIDDEN;
+  const int most = MOST_BLOCKS / (wide ? MOST_CLUSTER : 1);
   int64_t items, size;
   if (!bppsa_gpu_back_runs(n)) {
     return BPPSA_OK;
   }
-  if (!bppsa_mul(chunks, batch, &items) || items > MOST_BLOCKS || !bppsa_mul(items, (int64_t)sizeof(back_chunk), &size)) {
+  if (!bppsa_mul(chunks, batch, &items) || items > most || !bppsa_mul(items, (int64_t)sizeof(back_chunk), &size)) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "backward pass on a GPU: %lld chunks of %lld samples, expected at most %d in all",
-                      (long long)chunks, (long long)batch, (int)MOST_BLOCKS);
+                      (long long)chunks, (long long)batch, most);
   }
   BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, chunks + 1, 1, state, &m.probes, bytes)); /* and zeros */
   BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, chunks, batch, state, &m.starts, bytes));
@@ -27,6 +34,7 @@ bppsa_status bppsa_gpu_back_visit(recurrent_network *n, bppsa_recurrent_visit vi
   BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, chunks, batch, state, &m.ends[1], bytes));
   BPPSA_TRY(visit(&m.found, size, bytes));
   BPPSA_TRY(visit(&m.paths, batch * (int64_t)sizeof(int64_t), bytes));
+  BPPSA_TRY(wide ? visit(&m.kept, 2 * batch * (int64_t)sizeof(back_kept), bytes) : BPPSA_OK);
   return visit(&m.report, sizeof(back_report), bytes);
 }
 

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "recurrent/gpu/back_launch.cuh"
+#include "recurrent/gpu/back_wide_launch.cuh"
 #include "recurrent/gpu/chunk_kernels.cuh"
 #include "recurrent/gpu/forward_kernels.cuh"
 #include "recurrent/gpu/pair_kernels.cuh"
@@ -403,11 +404,18 @@ METHOD(bppsa_status, carry)(cudaStream_t stream, const layer_arrays<real> &c, co
 }
 
 METHOD(bppsa_status, back_prepare)(int64_t hidden, int device, int *most_cluster, int *most_teams) {
+  if (hidden > CHUNK_HIDDEN) {
+    *most_teams = 0;
+    return back_wide_fits<real, cell>(hidden, device, most_cluster);
+  }
   return padded(hidden, [=](auto hp) { return back_fits<real, cell, hp.value>(hidden, device, most_cluster, most_teams); });
 }
 
 METHOD(bppsa_status, back)
 (cudaStream_t stream, const layer_arrays<real> &c, const back_arrays<real> &s, const back_shape &shape, bool first, bool last) {
+  if (c.hidden > CHUNK_HIDDEN) {
+    return launch_back_wide<real, cell>(stream, c, s, shape, first, last);
+  }
   return padded(c.hidden, [&](auto hp) { return launch_back<real, cell, hp.value>(stream, c, s, shape, first, last); });
 }
 

@@ -20,7 +20,7 @@ struct speculate_memory {
 
 /* Arrays of the parallel backward pass (back_arrays). */
 struct back_memory {
-  void *probes, *starts, *ends[2], *found, *paths, *report;
+  void *probes, *starts, *ends[2], *found, *paths, *kept, *report;
 };
 
 /* The arrays of a pass whose phases run on the host (recurrent/walk.h): what lanes are told and have found; a window of their
@@ -38,7 +38,7 @@ struct recurrent_gpu {
   int32_t index;
   int multiprocessors, shared_most; /* of the GPU; bytes of shared memory that a block can have */
   int most_cluster;                 /* as of speculate_arrays */
-  int most_back, back_teams;        /* of a parallel backward pass: the most blocks of a cluster, and teams of a block */
+  int most_back, back_teams;        /* of a parallel backward pass, as back_prepare finds them */
   bool wide;                        /* H > CHUNK_HIDDEN, and the layer's own kernels run sequential passes (wide_kernels.cuh) */
   cudaStream_t stream;
   void *memory;

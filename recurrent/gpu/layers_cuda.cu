@@ -143,6 +143,7 @@ template <typename real> back_arrays<real> back_of(const recurrent_network *n, i
   s.ends[1] = (real *)m.ends[1];
   s.found = (back_chunk *)m.found;
   s.paths = (int64_t *)m.paths;
+  s.kept = (back_kept *)m.kept;
   s.report = (back_report *)m.report;
   s.partials = partials;
   return s;
@@ -380,8 +381,15 @@ bppsa_status create(recurrent_network *n, const bppsa_device *device) {
   BPPSA_TRY(bppsa_cuda_check(cudaDeviceGetAttribute(&gpu->shared_most, cudaDevAttrMaxSharedMemoryPerBlockOptin, gpu->index),
                              "network: shared memory"));
   BPPSA_TRY(LAUNCH(n, prepare, n->config.hidden, gpu->index, gpu->shared_most, &gpu->wide, &gpu->most_cluster));
-  if (n->config.method.backward == BPPSA_BACKWARD_SPECULATIVE && n->config.hidden <= CHUNK_HIDDEN) {
+  if (n->config.method.backward == BPPSA_BACKWARD_SPECULATIVE && (n->config.hidden <= CHUNK_HIDDEN || gpu->wide)) {
     BPPSA_TRY(LAUNCH(n, back_prepare, n->config.hidden, gpu->index, &gpu->most_back, &gpu->back_teams));
+    if (gpu->most_back == 0) {
+      return bppsa_fail(
+          BPPSA_ERR_UNSUPPORTED,
+          "a speculative backward pass of %lld units: this GPU has no room for a cluster of its blocks, expected bp, "
+          "scan or auto, or a CPU",
+          (long long)n->config.hidden);
+    }
   }
   n->forward.most_hidden = gpu->wide ? (int64_t)BPPSA_FORWARD_GPU_HIDDEN : (int64_t)CHUNK_HIDDEN;
   return BPPSA_OK;

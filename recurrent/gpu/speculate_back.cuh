@@ -40,6 +40,11 @@ struct back_chunk {
   int64_t work;              /* steps in all phases */
 };
 
+/* How far a sample of a wide layer is, between launches of rounds. */
+struct back_kept {
+  int in, rounds, early, longest, path, kind; /* as in back_sample; the phase (back_kind) */
+};
+
 template <typename real> struct back_arrays {
   int64_t chunks, usual; /* C; the steps of a chunk of a whole sequence, T / C */
   int64_t warm_up, rounds;
@@ -55,6 +60,7 @@ template <typename real> struct back_arrays {
   real *ends[2];          /* likewise the one in front of the chunk, before and after a round */
   back_chunk *found;      /* [C][b] */
   int64_t *paths;         /* [b]: dependent steps in the layers so far */
+  back_kept *kept;        /* [2][b]: of a wide layer; the two in turn */
   back_report *report;
   real *partials; /* of this launch's blocks, as in chunk_arrays; NULL: deltas are written instead */
   walk_targets<real> to;
@@ -62,22 +68,23 @@ template <typename real> struct back_arrays {
   int guess_blocks;
 };
 
-/* The parts of a layer's pass: speculation, all that follows, or both. */
-enum { BACK_GUESS = 1, BACK_REST = 2, BACK_ALL = 3 };
+/* The parts of a layer's pass: speculation, all that follows, or both; of a wide layer a single round too. */
+enum { BACK_GUESS = 1, BACK_REST = 2, BACK_ALL = 3, BACK_ROUND = 4 };
 
 /* The most teams of a block, which have a warp on each of its schedulers twice; the threads of a team; and the most blocks of a
  * sample whose teams meet. */
 enum { BACK_TEAMS = 4, BACK_TEAM = 64, BACK_CLUSTER = 8 };
 
-/* Blocks of a sample, and their teams; those of a launch that only speculates, if there are more chunks than teams; otherwise 0. */
+/* Blocks of a sample, and their teams; those of a launch that only speculates, if there are more chunks than teams; otherwise 0. Of
+ * a wide layer a team is a block or a cluster, `blocks` counts teams, and `rounds` launches of a single round follow speculation. */
 struct back_shape {
-  int blocks, teams, guess_blocks, guess_teams;
+  int blocks, teams, guess_blocks, guess_teams, rounds;
 };
 
 /* The teams of few chunks are spread over as many multiprocessors as there are for each sample. most_teams: of a block. */
 inline back_shape back_shape_of(int64_t chunks, int64_t batch, int multiprocessors, int most_cluster, int most_teams) {
   enum { GUESS_TEAMS = 4 };
-  back_shape s = {1, most_teams, 0, 0};
+  back_shape s = {1, most_teams, 0, 0, 0};
   while (2 * s.blocks <= most_cluster && 2 * s.blocks * batch <= multiprocessors && 2 * s.blocks <= chunks) {
     s.blocks *= 2;
   }
@@ -87,6 +94,22 @@ inline back_shape back_shape_of(int64_t chunks, int64_t batch, int multiprocesso
   } else {
     s.guess_teams = chunks * batch <= GUESS_TEAMS * (int64_t)multiprocessors ? 1 : GUESS_TEAMS;
     s.guess_blocks = (int)((chunks + s.guess_teams - 1) / s.guess_teams);
+  }
+  return s;
+}
+
+/* The same for a wide layer, where a team has one chunk at a time. A first round of more chunks than there are teams is a launch
+ * with a team for each; where a sample has a single team so are further rounds, up to eight. most_cluster: teams. */
+inline back_shape back_wide_shape_of(int64_t chunks, int64_t batch, int64_t rounds, int multiprocessors, int most_cluster) {
+  enum { MOST_ROUNDS = 8 };
+  back_shape s = {1, 0, 0, 0, 0};
+  while (2 * s.blocks <= most_cluster && 2 * s.blocks * batch <= multiprocessors && s.blocks < chunks) {
+    s.blocks *= 2;
+  }
+  if (chunks > s.blocks) {
+    const int64_t most = s.blocks > 1 ? 1 : (int64_t)MOST_ROUNDS;
+    s.guess_blocks = (int)chunks;
+    s.rounds = (int)(rounds < most ? rounds : most);
   }
   return s;
 }

@@ -106,8 +106,8 @@ __device__ __forceinline__ bool back_look(const layer_arrays<real> &c, const bac
   return !__any_sync(0xffffffffu, !finite);
 }
 
-/* Is the difference d at the later end of chunk p accepted? begun: |d|_inf; length: |d|_2, which only a silent chunk needs. The
- * boundary is no longer doubtful then, and neither is it if d walks. */
+/* Is the difference d at the later end of chunk p accepted? begun: |d|_inf; length: |d|_2, which only a silent chunk needs. That
+ * the boundary was doubtful stays in its place, which other warps may still read; the other place says what is doubtful next. */
 template <typename real>
 __device__ __forceinline__ bool back_accepts(const layer_arrays<real> &c, const back_arrays<real> &s, const back_sample &o, int p,
                                              double begun, double length) {
@@ -124,9 +124,37 @@ __device__ __forceinline__ bool back_accepts(const layer_arrays<real> &c, const 
   __syncwarp(); /* all lanes have read */
   if (o.lane == 0) {
     f->dropped = accepted ? begun : 0;
-    f->doubtful[o.in] = 0;
   }
   return accepted;
+}
+
+/* What the walk that speculates a chunk has found. Sums are over its steps. */
+struct back_guessed {
+  int taken;              /* steps, with those of its warm-up */
+  bool probe, exact;      /* it walked a random vector; it started from the true gradient */
+  double sum, start, end; /* Σ |g_t|_inf; |g|_inf at its later and at its earlier end */
+  double head, least;     /* as in back_chunk */
+  double sizes, length;   /* of a probe: Σ |δ_t|_1 and |r|_2 at the earlier end; otherwise sizes is the square of f->deltas */
+};
+
+/* Notes what the walk that speculates chunk p has found. */
+template <typename real>
+__device__ __forceinline__ void back_note_guessed(const layer_arrays<real> &c, const back_arrays<real> &s, const back_sample &o,
+                                                  int p, const back_guessed &g) {
+  if (o.lane == 0) {
+    back_chunk f = {};
+    f.sum = g.probe ? 0 : isfinite(g.sum) && isfinite(g.end) ? g.sum : (double)NAN;
+    f.head = g.head;
+    f.least = g.least;
+    f.reach = g.probe ? g.sizes : g.sum / g.start;
+    f.probe = g.probe ? g.length : g.end / g.start;
+    f.deltas[0] = g.probe ? 0 : sqrt(g.sizes);
+    f.silent = g.probe;
+    f.doubtful[0] = !g.exact && p + 1 < o.chunks;
+    f.steps[0] = g.taken;
+    f.work = g.taken;
+    *back_found(c, s, o, p) = f;
+  }
 }
 
 /* A chunk that a round leaves as it is, but for the gradient at its end. */
@@ -178,7 +206,9 @@ __device__ __forceinline__ void back_note_mended(const layer_arrays<real> &c, co
     f->work += m.taken;
     f->mended += 1;
     f->stopped += m.reached ? 0 : m.moved;
-    f->needed = needed;
+    if (o.rounds == 0) { /* later other warps may still read what the first round has shown */
+      f->needed = needed;
+    }
     if (p > 0 && (m.reached || !m.tail)) { /* otherwise the tail has still to look at what rounds left */
       (f - c.batch)->doubtful[to] = m.reached;
     }

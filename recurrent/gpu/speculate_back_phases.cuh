@@ -47,30 +47,18 @@ __device__ __forceinline__ void back_settle_guess(const layer_arrays<real> &c, c
   enum { K = cell<real>::MATRICES };
   const int64_t at = back_at<real, cell>(c, o, o.p);
   const bool probe = o.kind == BACK_PROBE, exact = o.top + o.warm_up >= o.length;
-  const double length = probe ? back_length<cell<real>::PAIR != 0>(o, *w) : 0, size = (double)w->size, sum = (double)w->sum;
-  const double sizes = warp_sum(!o.unit ? 0 : probe ? size : size * size);
-  const double end = (double)back_size<cell<real>::PAIR != 0>(*w), start = (double)w->start;
-  const bool finite = isfinite(sum) && isfinite(end);
+  const double length = probe ? back_length<cell<real>::PAIR != 0>(o, *w) : 0, size = (double)w->size;
+  const double sizes = warp_sum(!o.unit ? 0 : probe ? size : size * size) / (probe ? 1 : K);
+  const double end = (double)back_size<cell<real>::PAIR != 0>(*w);
+  const back_guessed found = {taken, probe, exact, (double)w->sum, (double)w->start, end, (double)w->head, (double)w->least,
+                              sizes, length};
   if (probe) {
     w->g = w->g_c = 0;
     back_put<cell<real>::PAIR != 0>(o, *w, c.hidden, s.starts + at);
     back_clear<real, K>(c, o, o.bottom, o.top);
   }
   back_put<cell<real>::PAIR != 0>(o, *w, c.hidden, s.ends[0] + at);
-  if (o.lane == 0) {
-    back_chunk f = {};
-    f.sum = probe ? 0 : finite ? sum : (double)NAN;
-    f.head = (double)w->head;
-    f.least = (double)w->least;
-    f.reach = probe ? sizes : sum / start;
-    f.probe = probe ? length : end / start;
-    f.deltas[0] = probe ? 0 : sqrt(sizes / K);
-    f.silent = probe;
-    f.doubtful[0] = !exact && o.p + 1 < o.chunks;
-    f.steps[0] = taken;
-    f.work = taken;
-    *back_found(c, s, o, o.p) = f;
-  }
+  back_note_guessed(c, s, o, o.p, found);
 }
 
 /* Compares a chunk's boundary. True: the difference, which the lane then has, must walk. */

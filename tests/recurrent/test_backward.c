@@ -518,29 +518,49 @@ static void test_refusals(void **state) {
   assert_int_equal(create(&c), BPPSA_ERR_ARGUMENT); /* nothing to send and to receive with */
   assert_non_null(strstr(bppsa_last_error(), "all functions of bppsa_forward_part"));
   bppsa_backward_plan plan;
-  const bppsa_forward_shape gpu = {.seq_len = 1000, .batch = 1, .input = 1, .hidden = 33, .gates = 1, .device = BPPSA_CUDA};
+  static const struct {
+    int64_t hidden, gates, most_hidden;
+    bppsa_dtype dtype;
+    const char *why;
+  } too_large[] = {{33, 1, 32, BPPSA_F32, "33 units on a GPU, expected at most 32 whose"},
+                   {513, 1, 512, BPPSA_F32, "513 units on a GPU, expected at most 512 whose"},
+                   {300, 4, 512, BPPSA_F64, "expected at most 512 whose W_hh have at most 4194304 bytes"}};
   const bppsa_backward_method open = bppsa_backward_method_default();
-  assert_int_equal(bppsa_backward_plan_make(&open, &gpu, &plan), BPPSA_ERR_UNSUPPORTED);
-  assert_non_null(strstr(bppsa_last_error(), "33 units on a GPU, expected at most 32"));
+  for (size_t i = 0; i < sizeof too_large / sizeof *too_large; ++i) {
+    const bppsa_forward_shape gpu = {.seq_len = 1000,
+                                     .batch = 1,
+                                     .input = 1,
+                                     .hidden = too_large[i].hidden,
+                                     .gates = too_large[i].gates,
+                                     .dtype = too_large[i].dtype,
+                                     .device = BPPSA_CUDA,
+                                     .multiprocessors = 132,
+                                     .most_hidden = too_large[i].most_hidden};
+    assert_int_equal(bppsa_backward_plan_make(&open, &gpu, &plan), BPPSA_ERR_UNSUPPORTED);
+    assert_non_null(strstr(bppsa_last_error(), too_large[i].why));
+  }
 }
 
 /* Chunks on a GPU with 132 multiprocessors: of 64 steps at least, as many as teams of a cluster, or with two launches at least
- * twice as many. */
+ * twice as many. Of a wide layer: as many as blocks or clusters run at once. */
 static void test_plan_on_gpu(void **state) {
   (void)state;
   static const struct {
-    int64_t steps, batch, chunks;
-  } cases[] = {{100, 1, 1},    {1000, 16, 15}, {1000, 1, 15},     {10000, 16, 32}, {10000, 1, 156},
-               {30000, 8, 66}, {30000, 64, 8}, {1000000, 1, 528}, {1000, 1000, 4}};
+    int64_t steps, batch, chunks, hidden, gates;
+  } cases[] = {{100, 1, 1, 20, 1},     {1000, 16, 15, 20, 1},  {1000, 1, 15, 20, 1},   {10000, 16, 32, 20, 1},
+               {10000, 1, 156, 20, 1}, {30000, 8, 66, 20, 1},  {30000, 64, 8, 20, 1},  {1000000, 1, 528, 20, 1},
+               {1000, 1000, 4, 20, 1}, {1000, 16, 15, 64, 1},  {10000, 16, 16, 64, 1}, {10000, 1, 132, 50, 3},
+               {10000, 1, 44, 128, 3}, {10000, 1, 26, 256, 1}, {10000, 2, 3, 512, 4},  {1000, 16, 1, 256, 1}};
   const bppsa_backward_method open = bppsa_backward_method_default();
   for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
     const bppsa_forward_shape gpu = {.seq_len = cases[i].steps,
                                      .batch = cases[i].batch,
                                      .input = 1,
-                                     .hidden = 20,
-                                     .gates = 1,
+                                     .hidden = cases[i].hidden,
+                                     .gates = cases[i].gates,
                                      .device = BPPSA_CUDA,
-                                     .multiprocessors = 132};
+                                     .multiprocessors = 132,
+                                     .most_hidden = BPPSA_FORWARD_GPU_HIDDEN};
     bppsa_backward_plan plan;
     assert_int_equal(bppsa_backward_plan_make(&open, &gpu, &plan), BPPSA_OK);
     assert_int_equal(plan.chunks, cases[i].chunks);

@@ -1,6 +1,7 @@
 /* The parallel backward pass on a device (recurrent/parallel_backward.h): gradients of every cell, type and width of the kernels
  * against float64 and BP's own rounding, every phase, samples that are given up, pauses, recordings. BPPSA_TEST_DEVICE names the
  * device. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -289,13 +290,101 @@ static void test_edges(void **state) {
   }
 }
 
+/* Wide layers, H > 32, likewise: a chunk is walked by one block or by a cluster of two, four, eight or sixteen. One cluster takes a
+ * sample through all phases, or rounds are launches of their own. */
+static void test_wide(void **state) {
+  (void)state;
+  static const struct {
+    int cell;
+    int64_t hidden, steps, chunks, warm_up;
+    bool f64, all;
+    double scale;
+  } cases[] = {
+      {RNN, 33, 40, 5, 4, false, true, 1},   {RNN, 64, 30, 10, 3, false, true, 1.2}, {RNN, 40, 36, 6, 3, true, false, 1.3},
+      {GRU, 40, 30, 5, 4, false, true, 1},   {GRU, 64, 22, 11, 2, true, false, 1},   {LSTM, 48, 24, 4, 5, false, true, 1},
+      {LSTM, 33, 20, 10, 2, true, true, 1},  {RNN, 100, 15, 5, 2, false, true, 1},   {GRU, 128, 14, 7, 1, false, true, 1},
+      {LSTM, 65, 12, 4, 2, false, false, 1}, {RNN, 200, 8, 4, 1, false, true, 1},    {GRU, 65, 8, 4, 1, true, true, 1.5},
+      {RNN, 300, 6, 3, 1, false, true, 1},   {GRU, 260, 4, 2, 0, false, true, 1}};
+  int64_t mended = 0, rounds = 0;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+    problem p = problem_of(cases[i].cell, cases[i].steps, 1 + i % 2, cases[i].hidden, cases[i].chunks, cases[i].warm_up);
+    bppsa_recurrent_config *c = &p.network.config;
+    const int64_t lengths[] = {cases[i].steps / 2 + 1, cases[i].steps};
+    p.network.seed = i + 1;
+    p.network.scale = cases[i].scale;
+    c->dtype = cases[i].f64 ? BPPSA_F64 : BPPSA_F32;
+    c->loss_all = cases[i].all;
+    c->layers = i < 6 ? 1 + (int64_t)i % 2 : 1;
+    c->bidirectional = i == 0 || i == 3;
+    c->input_gradients = i % 3 == 0;
+    c->lengths = i % 4 == 1 && c->batch == 2;
+    p.lengths = c->lengths ? lengths : NULL;
+    const bppsa_backward_stats s = check(&p);
+    assert_true(s.speculated);
+    mended += s.mended;
+    rounds = s.rounds > rounds ? s.rounds : rounds;
+  }
+  assert_true(mended > 20 && rounds > (is_gpu() ? 2 : 0));
+}
+
+/* A wide layer's pass does what the CPU's does: the same path where nothing is mended, for warm-ups and chunks of odd and even
+ * lengths; where chunks are mended the same rounds, and paths that differ by the two steps at which a difference may stop. */
+static void test_wide_paths(void **state) {
+  (void)state;
+  int64_t mended = 0;
+  for (int i = 0; i < 8; ++i) {
+    problem p = problem_of(i < 4 ? RNN : i % CELLS, 40 + i, 1, 33, 4, 9 + i / 2);
+    p.network.seed = 2 + (uint64_t)i;
+    p.network.scale = i < 4 ? .2 : .5;
+    p.network.config.loss_all = true;
+    p.network.config.speculation.tolerance = i < 4 ? 1e-3 : -1;
+    const bppsa_backward_stats s = check(&p);
+    gradients g = gradients_on(&p, host, BPPSA_F32, BPPSA_BACKWARD_SPECULATIVE, NULL);
+    assert_true(s.speculated && !s.given_up);
+    assert_int_equal(s.rounds, g.stats.rounds);
+    assert_int_equal(s.mended, g.stats.mended);
+    assert_true(i >= 4 ||
+                (s.path == g.stats.path && s.work == g.stats.work && s.mended == 0 && s.path == 9 + i / 2 + (43 + i) / 4));
+    assert_true(imaxabs(s.path - g.stats.path) <= 2 * s.rounds);
+    mended += s.mended;
+    free_gradients(&g);
+  }
+  assert_true(mended > 4);
+}
+
+/* How many teams of a sample form a cluster changes nothing but launches; a GPU without clusters refuses what needs one. */
+static void test_wide_clusters(void **state) {
+  (void)state;
+  static const char *const clusters[] = {"8", "2", "1"};
+  bppsa_backward_stats s[3];
+  for (int k = 0; k < 3; ++k) {
+    problem p = problem_of(RNN, 33, 1, 33, 11, 1);
+    p.network.seed = 90;
+    assert_int_equal(setenv("SIMT_MOST_CLUSTER", clusters[k], 1), 0);
+    s[k] = check(&p);
+    assert_true(s[k].path == s[0].path && s[k].work == s[0].work && s[k].rounds == s[0].rounds && s[k].gap == s[0].gap);
+    assert_true(s[k].mended == s[0].mended && s[k].given_up == s[0].given_up && s[k].perturbation == s[0].perturbation);
+  }
+  assert_true(s[0].mended > 5 && s[0].rounds > (is_gpu() ? 4 : 0));
+  problem p = problem_of(GRU, 20, 1, 128, 4, 2);
+  forward_problem network = p.network;
+  bppsa_model *model = NULL;
+  const bppsa_status status = bppsa_recurrent_create(&network.config, network.cell, device, &model);
+  assert_int_equal(status, is_gpu() ? BPPSA_ERR_UNSUPPORTED : BPPSA_OK);
+  assert_true(!is_gpu() || strstr(bppsa_last_error(), "128 units") != NULL);
+  bppsa_model_destroy(model);
+  assert_int_equal(unsetenv("SIMT_MOST_CLUSTER"), 0);
+}
+
 /* Chunks of a loss on the last step are silent: each walks a random vector, and then what comes from behind. An upper layer drops
  * none of it, because a layer below may make it grow, and may be left to BP. */
 static void test_silent(void **state) {
   (void)state;
-  for (int kind = 0; kind < CELLS; ++kind) {
+  for (int i = 0; i < CELLS + 2; ++i) {
+    const int kind = i % CELLS;
+    const bool wide = i >= CELLS;
     const int64_t length = kind == GRU ? 20 : 10, warm_up = kind == GRU ? 18 : 4;
-    problem p = problem_of(kind, 6 * length, 2, 6, 6, warm_up);
+    problem p = problem_of(kind, 6 * length, 2, wide ? 33 : 6, 6, warm_up);
     p.network.config.layers = 1 + kind % 2;
     p.network.config.input = 1 + kind;
     p.network.scale = kind == GRU ? 1 : 1.5;
@@ -308,25 +397,24 @@ static void test_silent(void **state) {
  * states for which 1 - h² is .25, and .9 in the middle. What enters a chunk there is below the tolerance, and so is what leaves
  * the first chunks: the bound for silent chunks must look at all chunks in front. A forward pass would not find these states, so
  * the tape is written by hand. */
-enum { BACK_STEPS = 120, BACK_HIDDEN = 8, GROWS_FIRST = 16, GROWS_LAST = 68 };
+enum { BACK_STEPS = 120, GROWS_FIRST = 16, GROWS_LAST = 68 };
 
 /* Returns the gradient of W_hh [H][H], which the caller frees. tiny: what the loss has at the steps in front of the last one, over
  * what it has there; negative: it is on the last step alone. */
-static double *gradient_of_tape(const bppsa_device *on, bppsa_dtype dtype, bppsa_backward backward, const double *w_hh,
-                                double tiny, bppsa_backward_stats *stats) {
-  enum { COUNT = BACK_HIDDEN * BACK_HIDDEN };
-  problem p = problem_of(RNN, BACK_STEPS, 1, BACK_HIDDEN, 8, 10);
+static double *gradient_of_tape(const bppsa_device *on, bppsa_dtype dtype, bppsa_backward backward, int64_t hidden,
+                                const double *w_hh, double tiny, bppsa_backward_stats *stats) {
+  problem p = problem_of(RNN, BACK_STEPS, 1, hidden, 8, 10);
   p.network.config.tape = true;
   p.network.config.loss_all = tiny >= 0;
   net n = open_net(&p, on, dtype, backward, NULL);
   int64_t size;
   assert_int_equal(bppsa_recurrent_tape_size(n.model, &size), BPPSA_OK);
   double *states = bppsa_calloc(size, sizeof *states);
-  for (int64_t i = 0; i < (BACK_STEPS + 1) * BACK_HIDDEN; ++i) {
-    const int64_t t = i / BACK_HIDDEN;
+  for (int64_t i = 0; i < (BACK_STEPS + 1) * hidden; ++i) {
+    const int64_t t = i / hidden;
     states[i] = sqrt(1 - (t >= GROWS_FIRST && t <= GROWS_LAST ? .9 : .25)) * (i % 2 == 0 ? 1 : -1);
   }
-  for (int64_t i = 0; i < COUNT; ++i) {
+  for (int64_t i = 0; i < hidden * hidden; ++i) {
     bppsa_view_set(&n.model->parameters[1].value, i, (double)(float)w_hh[i]);
   }
   assert_int_equal(bppsa_model_push(n.model), BPPSA_OK);
@@ -342,8 +430,8 @@ static double *gradient_of_tape(const bppsa_device *on, bppsa_dtype dtype, bppsa
   assert_int_equal(bppsa_backward_stats_of(n.model, stats), BPPSA_OK);
   assert_int_equal(bppsa_model_pull(n.model, true), BPPSA_OK);
   bppsa_memory_free(on, seed.data);
-  double *found = bppsa_calloc(COUNT, sizeof *found);
-  for (int64_t i = 0; i < COUNT; ++i) {
+  double *found = bppsa_calloc(hidden * hidden, sizeof *found);
+  for (int64_t i = 0; i < hidden * hidden; ++i) {
     found[i] = bppsa_view_get(&n.model->parameters[1].gradient, i);
   }
   bppsa_memory_free(on, tape.data);
@@ -353,17 +441,18 @@ static double *gradient_of_tape(const bppsa_device *on, bppsa_dtype dtype, bppsa
 
 static void test_comes_back(void **state) {
   (void)state;
-  static const double tiny[] = {-1, 0, 1e-30, 1e-20};
-  double *q = orthogonal(7, BACK_HIDDEN, 2);
+  static const double tiny[] = {-1, 0, 1e-30, 1e-20, -1};
   for (size_t k = 0; k < sizeof tiny / sizeof *tiny; ++k) {
+    const int64_t hidden = k == 4 ? 34 : 8;
     bppsa_backward_stats stats;
-    double *exact = gradient_of_tape(host, BPPSA_F64, BPPSA_BACKWARD_BP, q, tiny[k], &stats),
-           *bp = gradient_of_tape(device, BPPSA_F32, BPPSA_BACKWARD_BP, q, tiny[k], &stats),
-           *found = gradient_of_tape(device, BPPSA_F32, BPPSA_BACKWARD_SPECULATIVE, q, tiny[k], &stats);
-    assert_true(stats.speculated && (k > 1 || !stats.given_up));
-    assert_within_own(BACK_HIDDEN * BACK_HIDDEN, exact, bp, found, tiny[k]);
+    double *q = orthogonal(7, hidden, 2),
+           *exact = gradient_of_tape(host, BPPSA_F64, BPPSA_BACKWARD_BP, hidden, q, tiny[k], &stats),
+           *bp = gradient_of_tape(device, BPPSA_F32, BPPSA_BACKWARD_BP, hidden, q, tiny[k], &stats),
+           *found = gradient_of_tape(device, BPPSA_F32, BPPSA_BACKWARD_SPECULATIVE, hidden, q, tiny[k], &stats);
+    assert_true(stats.speculated && (k == 2 || k == 3 || !stats.given_up));
+    assert_within_own(hidden * hidden, exact, bp, found, tiny[k]);
+    bppsa_free(q);
   }
-  bppsa_free(q);
 }
 
 /* More chunks than a sample has warps, in clusters of several sizes and on GPUs with few multiprocessors: warps take them in turn,
@@ -406,7 +495,7 @@ static void test_many_chunks(void **state) {
 static void test_nonfinite(void **state) {
   (void)state;
   for (int kind = 0; kind < CELLS; ++kind) {
-    problem p = problem_of(kind, 48, 3, 5, 4, 6);
+    problem p = problem_of(kind, 48, 3, kind == RNN ? 34 : 5, 4, 6);
     p.network.config.loss_all = true;
     p.network.config.input_gradients = true;
     p.spoiled = 20 * 3 + 1; /* step 20 of sample 1 */
@@ -453,6 +542,29 @@ static void test_pauses(void **state) {
   }
   free_gradients(&expected);
   close_net(&n);
+}
+
+/* During a pause a wide layer's pass is BP too, with its bits. */
+static void test_wide_pause(void **state) {
+  (void)state;
+  for (int kind = 0; kind < CELLS; kind += 2) {
+    const bppsa_backward_state paused = {.pause = {3, 1}};
+    problem p = problem_of(kind, 24, 2, 33, 4, 3), bp = p;
+    bppsa_backward_state after;
+    net n = open_net(&p, device, BPPSA_F32, BPPSA_BACKWARD_SPECULATIVE, NULL);
+    gradients expected = gradients_on(&bp, device, BPPSA_F32, BPPSA_BACKWARD_BP, n.model);
+    assert_int_equal(bppsa_backward_state_set(n.model, &paused), BPPSA_OK);
+    gradients found = pass(&n);
+    assert_true(!found.stats.speculated && found.stats.path == 24 && found.stats.work == 1 && same_numbers(&found, &expected));
+    assert_int_equal(bppsa_backward_state_get(n.model, &after), BPPSA_OK);
+    assert_true(after.pause.failures == 3 && after.pause.left == 0);
+    free_gradients(&found);
+    found = pass(&n);
+    assert_true(found.stats.speculated);
+    free_gradients(&found);
+    free_gradients(&expected);
+    close_net(&n);
+  }
 }
 
 /* Passes of a network that forgets slowly lengthen W, those of one that forgets quickly shorten it, without the host. What a pass
@@ -563,10 +675,13 @@ static void test_recording(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_nothing_to_mend), cmocka_unit_test(test_widths),       cmocka_unit_test(test_edges),
-      cmocka_unit_test(test_silent),          cmocka_unit_test(test_comes_back),   cmocka_unit_test(test_many_chunks),
-      cmocka_unit_test(test_nonfinite),       cmocka_unit_test(test_pauses),       cmocka_unit_test(test_exact),
-      cmocka_unit_test(test_warm_ups),        cmocka_unit_test(test_exact_inputs), cmocka_unit_test(test_recording)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_nothing_to_mend), cmocka_unit_test(test_widths),
+                                     cmocka_unit_test(test_edges),           cmocka_unit_test(test_wide),
+                                     cmocka_unit_test(test_wide_paths),      cmocka_unit_test(test_wide_clusters),
+                                     cmocka_unit_test(test_wide_pause),      cmocka_unit_test(test_warm_ups),
+                                     cmocka_unit_test(test_silent),          cmocka_unit_test(test_comes_back),
+                                     cmocka_unit_test(test_many_chunks),     cmocka_unit_test(test_nonfinite),
+                                     cmocka_unit_test(test_pauses),          cmocka_unit_test(test_exact),
+                                     cmocka_unit_test(test_exact_inputs),    cmocka_unit_test(test_recording)};
   return cmocka_run_group_tests(tests, open_devices, close_devices);
 }
