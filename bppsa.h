@@ -8,6 +8,7 @@
 #include "audio/wav.h"
 #include "cnn/chain.h"
 #include "cnn/cnn.h"
+#include "cnn/live.h"
 #include "cnn/network.h"
 #include "cnn/prune.h"
 #include "cnn/work.h"

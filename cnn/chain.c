@@ -225,6 +225,7 @@ bppsa_status bppsa_cnn_chain_create(const bppsa_cnn_network *network, int64_t ba
   if (dtype != BPPSA_F32 && dtype != BPPSA_F64) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "chain: dtype %s, expected f32 or f64", bppsa_dtype_name(dtype));
   }
+  BPPSA_TRY(bppsa_cnn_require_chain(network, "ranks that share its layers"));
   cnn_chain *c = bppsa_calloc(1, sizeof *c);
   if (c == NULL) {
     return BPPSA_ERR_MEMORY;

@@ -58,7 +58,7 @@ bppsa_status bppsa_cnn_predict(const bppsa_cnn_network *network, const uint8_t *
   for (int64_t t = config->input_gradients ? 1 : 2; t < network->count; ++t) {
     const bppsa_cnn_layer *layer = &network->layers[t - 1];
     int64_t all, kept;
-    if (bppsa_op_is_identity(&layer->op)) {
+    if (bppsa_op_is_identity(&layer->op)) { /* and the joins and slices of a graph: what they add is left out */
       continue;
     }
     BPPSA_TRY(bppsa_cnn_count_entries(layer, masks != NULL ? masks[t - 1] : NULL, &all, &kept));

@@ -65,8 +65,17 @@ static const void *weight_of(const cnn *n, const cnn_layer *layer) {
   return layer->weight < 0 ? NULL : bppsa_cnn_weight(n, layer, false);
 }
 
+const void *bppsa_cnn_output(const cnn *n, int64_t i) {
+  return i < 0 ? n->x : n->layers[i].y;
+}
+
 const void *bppsa_cnn_input(const cnn *n, int64_t i) {
-  return i == 0 ? n->x : n->layers[i - 1].y;
+  return bppsa_cnn_output(n, bppsa_cnn_input_of(&n->network, i, 0));
+}
+
+/* The gradient of the output of layer t - 1. */
+static const void *output_gradient(const cnn *n, int64_t t) {
+  return bppsa_cnn_is_graph(&n->network) ? bppsa_cnn_graph_gradient(n, t) : bppsa_cnn_gradient(n, t);
 }
 
 /* A view of one of the network's arrays, on the network's device. */
@@ -100,7 +109,7 @@ bppsa_status bppsa_cnn_activation(const bppsa_model *model, int64_t i, bppsa_vie
                       (long long)n->network.count - 1);
   }
   const int64_t *s = i < 0 ? n->network.in : n->network.layers[i].out;
-  *activation = view_of(n, bppsa_cnn_input(n, i + 1), 4, (int64_t[]){n->batch, s[0], s[1], s[2]});
+  *activation = view_of(n, bppsa_cnn_output(n, i), 4, (int64_t[]){n->batch, s[0], s[1], s[2]});
   return BPPSA_OK;
 }
 
@@ -150,7 +159,11 @@ static void forward_layer(const cnn *n, const cnn_layer *layer, const void *x) {
 static void forward_here(const cnn *n) {
   for (int64_t i = 0; i < n->network.count; ++i) {
     apply_mask(n, &n->layers[i], false);
-    forward_layer(n, &n->layers[i], bppsa_cnn_input(n, i));
+    if (n->network.layers[i].node != BPPSA_CNN_OPERATOR) {
+      bppsa_cnn_graph_forward(n, i);
+    } else {
+      forward_layer(n, &n->layers[i], bppsa_cnn_input(n, i));
+    }
   }
 }
 
@@ -197,8 +210,12 @@ static bppsa_status forward(bppsa_model *model, const bppsa_view *x, const bppsa
 
 /* ---- backward ---- */
 
-/* g_{t-1} = J_tᵀ g_t by operator t itself. */
+/* g_{t-1} = J_tᵀ g_t by operator t itself; in a graph, its part of the gradients of the tensors that it reads. */
 static void backward_layer(const cnn *n, int64_t t) {
+  if (bppsa_cnn_is_graph(&n->network)) {
+    bppsa_cnn_graph_backward(n, t);
+    return;
+  }
   const cnn_layer *layer = &n->layers[t - 1];
   const bppsa_cnn_pass pass = bppsa_cnn_pass_of(n, layer, n->batch);
   bppsa_cnn_pass_input_gradient(&pass, bppsa_cnn_gradient(n, t), weight_of(n, layer), bppsa_cnn_input(n, t - 1), layer->y,
@@ -211,7 +228,7 @@ static void weight_gradient(const cnn *n, int64_t i) {
   if (layer->weight < 0) {
     return;
   }
-  const void *dy = i == n->elements ? n->seed : bppsa_cnn_gradient(n, i + 1), *x = bppsa_cnn_input(n, i);
+  const void *dy = i == n->elements ? n->seed : output_gradient(n, i + 1), *x = bppsa_cnn_input(n, i);
   void *dw = bppsa_cnn_weight(n, layer, true), *db = bppsa_cnn_bias(n, layer, true);
   const bppsa_cnn_pass pass = bppsa_cnn_pass_of(n, layer, n->batch);
   bppsa_cnn_pass_weight_gradient(&pass, dy, x, dw, db);
@@ -246,8 +263,13 @@ static bppsa_status fill_values(cnn *n, int64_t t) {
                                             .weights = layer->weight >= 0 ? bppsa_cnn_weight(n, layer, false) : NULL,
                                             .input = bppsa_cnn_input(n, t - 1),
                                             .output = layer->y};
-  n->csr_values[t - 1] = (bppsa_csr_values){layer->values, bppsa_jacobian_shared(layer->jt) ? 0 : n->patterns[t - 1]->nnz};
+  const bool shared = layer->jt != NULL && bppsa_jacobian_shared(layer->jt);
+  n->csr_values[t - 1] = (bppsa_csr_values){layer->values, shared ? 0 : n->patterns[t - 1]->nnz};
   const bppsa_cnn_pass pass = bppsa_cnn_pass_of(n, layer, n->batch);
+  if (layer->values != NULL && layer->about->node == BPPSA_CNN_MUL) {
+    bppsa_cnn_graph_fill_mul(n, t);
+    return BPPSA_OK;
+  }
   if (bppsa_op_is_scaled(&layer->about->op) && layer->values != NULL) {
     return fill_scaled(n, layer, &pass);
   }
@@ -276,9 +298,11 @@ static bppsa_status backward_here(cnn *n) {
   weight_gradient(n, n->elements);
   if (n->scan != NULL) {
     BPPSA_TRY(bppsa_cnn_run_scan(n));
+  } else if (bppsa_cnn_is_graph(&n->network)) {
+    bppsa_cnn_graph_begin(n);
   }
   for (int64_t t = n->elements; t >= 1; --t) {
-    if (n->scan == NULL && (t > 1 || n->config.input_gradients)) {
+    if (n->scan == NULL && (t > 1 || n->config.input_gradients)) { /* in a graph, layer 0 reads the network's input too */
       backward_layer(n, t);
     }
     if (t > n->delayed) {
@@ -352,7 +376,7 @@ static bool find_gradient(const cnn *n, bppsa_nonfinite *where) {
   }
   for (int64_t t = n->elements; t >= 1; --t) {
     const cnn_layer *layer = &n->layers[t - 1];
-    if (find_in(n, "gradient of the output of", layer->about->name, bppsa_cnn_gradient(n, t), layer->out, where)) {
+    if (find_in(n, "gradient of the output of", layer->about->name, output_gradient(n, t), layer->out, where)) {
       return true;
     }
     if (again && (t > 1 || n->config.input_gradients)) {

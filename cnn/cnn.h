@@ -8,6 +8,9 @@
  * columns (im2col), on a GPU by cuDNN's deterministic algorithms, f32 without TF32: two runs on a GPU give the same bits, but
  * not those of a CPU.
  *
+ * A graph runs in the order of its layers, on a CPU. BP adds up what the readers of a tensor give it; a scan goes over live sets
+ * (cnn/live.h), so that g_t is the gradient of all tensors that live behind layer t.
+ *
  * Parameters have PyTorch's names and layouts, NAME.weight [Co][Ci/G][kh][kw] or [Co][Ci] and NAME.bias [Co], in the order of
  * the layers.
  *
@@ -58,9 +61,9 @@ bppsa_cnn_config bppsa_cnn_config_default(void);
 
 /* Makes a model of the network (copied). Parameters are 0 until set or initialised. The device must outlive the model; destroy it
  * with bppsa_model_destroy. ERR_ARGUMENT: a size out of range, a mask of a weight that the network does not have, more bytes than
- * the limit (the message says how many), chunks; ERR_SHAPE: a mask's shape; ERR_UNSUPPORTED: a dtype, a chunked scan,
- * convolutions on a GPU without cuDNN or that cuDNN refuses, a second stream on a CPU, a batch norm or a dropping dropout on a GPU,
- * a scan of a batch norm by the batch's statistics; ERR_MEMORY, ERR_CUDA. */
+ * the limit (the message says how many), chunks; ERR_SHAPE: a mask's shape; ERR_UNSUPPORTED: a dtype, a chunked scan, a graph on a
+ * GPU or with a factory, convolutions on a GPU without cuDNN or that cuDNN refuses, a second stream on a CPU, a batch norm or a
+ * dropping dropout on a GPU, a scan of a batch norm by the batch's statistics; ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_cnn_create(const bppsa_cnn_network *network, const bppsa_cnn_config *config, const bppsa_device *device,
                               bppsa_model **model);
 /* Counts the bytes of the model that bppsa_cnn_create would make, without the products that a scan holds, and allocates nothing

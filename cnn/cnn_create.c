@@ -34,6 +34,8 @@ static bppsa_status check_config(const bppsa_cnn_network *network, const bppsa_c
   if (network->count < 1 || network->layers[network->count - 1].op.kind != BPPSA_OPERATOR_LINEAR) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "network: no linear operator at its end, expected one");
   }
+  BPPSA_TRY(bppsa_device_get_kind(device) == BPPSA_CUDA ? bppsa_cnn_require_chain(network, "a GPU") : BPPSA_OK);
+  BPPSA_TRY(c->factory.create != NULL ? bppsa_cnn_require_chain(network, "a scan shared by ranks") : BPPSA_OK);
   if (c->batch < 1 || c->batch > INT32_MAX) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "batch is %lld, expected 1 .. 2147483647", (long long)c->batch);
   }
@@ -60,7 +62,7 @@ static bppsa_status describe_layers(cnn *n) {
   for (int64_t i = 0; i < n->network.count; ++i) {
     cnn_layer *layer = &n->layers[i];
     layer->about = &n->network.layers[i];
-    layer->in = bppsa_cnn_size(&n->network, i);
+    layer->in = bppsa_cnn_size(&n->network, bppsa_cnn_input_of(&n->network, i, 0) + 1);
     layer->out = bppsa_cnn_size(&n->network, i + 1);
     layer->weight = -1;
     if (bppsa_cnn_parameters(layer->about) > 0) {
@@ -206,16 +208,31 @@ static bppsa_status visit_passes(cnn *n, bppsa_cnn_visit visit, int64_t *sum) {
   return visit(&n->g, batch_bytes(n, n->room, size), sum);
 }
 
+/* Visits what the gradients of a graph need besides. */
+static bppsa_status visit_graph(cnn *n, bppsa_cnn_visit visit, int64_t *sum) {
+  int64_t largest = 0;
+  if (!bppsa_cnn_is_graph(&n->network)) {
+    return BPPSA_OK;
+  }
+  for (int64_t tensor = 0; tensor < n->network.count; ++tensor) {
+    const int64_t size = bppsa_cnn_size(&n->network, tensor);
+    largest = size > largest ? size : largest;
+  }
+  BPPSA_TRY(visit(&n->gathered, batch_bytes(n, largest, (int64_t)bppsa_dtype_size(n->config.dtype)), sum));
+  return visit(&n->written, n->network.count * (int64_t)sizeof *n->written, sum);
+}
+
 /* Visits the scratch of a CPU. */
 static bppsa_status visit_scratch(cnn *n, bppsa_cnn_visit visit, int64_t *sum) {
   int64_t scratch = 0, sums = 0, transposed = 0;
   for (int64_t i = 0; i < n->network.count; ++i) {
     const bppsa_cnn_pass pass = bppsa_cnn_pass_of(n, &n->layers[i], n->config.batch);
-    BPPSA_TRY(bppsa_cnn_pass_room(&pass, &scratch, &sums, &transposed));
+    BPPSA_TRY(bppsa_cnn_pass_room(&pass, &scratch, &sums, &transposed)); /* nothing for a layer that joins or splits tensors */
   }
   BPPSA_TRY(visit(&n->scratch, scratch, sum));
   BPPSA_TRY(visit(&n->sums, sums, sum));
-  return visit(&n->transposed, transposed, sum);
+  BPPSA_TRY(visit(&n->transposed, transposed, sum));
+  return visit_graph(n, visit, sum);
 }
 
 /* Visits the parameters, whose views are in host memory. */
@@ -245,6 +262,14 @@ static int64_t description_bytes(const cnn *n) {
   const size_t parameter = sizeof *n->base.parameters + sizeof *n->names;
   int64_t bytes =
       (int64_t)(sizeof *n + sizeof *n->offsets) + n->network.count * (int64_t)layer + most_parameters(n) * (int64_t)parameter;
+  if (bppsa_cnn_is_graph(&n->network)) {
+    const bppsa_cnn_live *live = &n->elements_made.live;
+    const size_t each = sizeof *n->network.input_ptr + sizeof *live->sizes + sizeof *live->ptr +
+                        sizeof *n->elements_made.patterns + sizeof *n->elements_made.made;
+    bytes += (n->network.count + 1) * (int64_t)each +
+             n->network.input_ptr[n->network.count] * (int64_t)sizeof *n->network.inputs +
+             live->ptr[n->network.count] * (int64_t)(sizeof *live->tensors + sizeof *live->offsets);
+  }
   for (int64_t i = 0; i < n->network.count; ++i) {
     const cnn_layer *of = &n->layers[i];
     bytes += of->mask != NULL ? bppsa_view_count(&n->base.parameters[of->weight].value) : 0;
@@ -290,13 +315,40 @@ static bppsa_status allocate_arrays(cnn *n) {
 
 /* ---- the scan ---- */
 
-/* Does the scan use J_tᵀ's values? It uses those of J_1ᵀ only if the input's gradient is wanted, and an identity's never. */
+/* Does the scan use J_tᵀ's values? It uses those of J_1ᵀ only if the input's gradient is wanted, and those of ones never. */
 static bool uses_values(const cnn *n, int64_t t) {
-  return !bppsa_op_is_identity(&n->layers[t - 1].about->op) && (t > 1 || n->config.input_gradients);
+  const bppsa_cnn_layer *about = n->layers[t - 1].about;
+  bool own = true;
+  if (bppsa_cnn_is_graph(&n->network)) {
+    (void)bppsa_cnn_live_ones(&n->elements_made.live, &n->network, t, &own);
+  }
+  return own && (about->node == BPPSA_CNN_MUL || !bppsa_op_is_identity(&about->op)) && (t > 1 || n->config.input_gradients);
 }
 
 static bool is_shared(const cnn_layer *layer) {
-  return bppsa_op_shares_values(&layer->about->op);
+  return layer->about->node != BPPSA_CNN_MUL && bppsa_op_shares_values(&layer->about->op);
+}
+
+/* Counts the entries of J_tᵀ's own operator, at most. */
+static bppsa_status count_own(const cnn *n, int64_t t, int64_t *entries) {
+  const cnn_layer *layer = &n->layers[t - 1];
+  int64_t all;
+  if (layer->about->node != BPPSA_CNN_OPERATOR) {
+    *entries = layer->about->node == BPPSA_CNN_MUL ? bppsa_cnn_input_count(&n->network, t - 1) * layer->out : 0;
+    return BPPSA_OK;
+  }
+  return bppsa_cnn_count_entries(layer->about, layer->mask, &all, entries);
+}
+
+/* Bytes of a pattern in which J_tᵀ stands beside ones; 0 where it is the operator's own. */
+static int64_t element_bytes(const cnn *n, int64_t t, int64_t entries) {
+  const bppsa_cnn_live *live = &n->elements_made.live;
+  bool own;
+  if (!bppsa_cnn_is_graph(&n->network) || bppsa_cnn_live_is_own(live, &n->network, t)) {
+    return 0;
+  }
+  const int64_t ones = bppsa_cnn_live_ones(live, &n->network, t, &own);
+  return 2 * (live->sizes[t - 1] + 1) * (int64_t)sizeof(int64_t) + (ones + (own ? entries : 0)) * (int64_t)sizeof(int32_t);
 }
 
 /* Counts the bytes of all patterns and their values. */
@@ -304,13 +356,30 @@ static bppsa_status count_patterns(const cnn *n, int64_t *bytes) {
   const int64_t size = (int64_t)bppsa_dtype_size(n->config.dtype);
   for (int64_t t = 1; t <= n->elements; ++t) {
     const cnn_layer *layer = &n->layers[t - 1];
-    int64_t all, entries, values = 0;
-    BPPSA_TRY(bppsa_cnn_count_entries(layer->about, layer->mask, &all, &entries));
+    int64_t entries, values = 0;
+    BPPSA_TRY(count_own(n, t, &entries));
     if (uses_values(n, t) && !bppsa_mul(entries * size, is_shared(layer) ? 1 : n->config.batch, &values)) {
       values = -1;
     }
     BPPSA_TRY(count_array(NULL, values, bytes));
-    BPPSA_TRY(count_array(NULL, entries * (int64_t)sizeof(int32_t) + (layer->in + 1) * (int64_t)sizeof(int64_t), bytes));
+    BPPSA_TRY(count_array(NULL, element_bytes(n, t, entries), bytes));
+    if (layer->about->node == BPPSA_CNN_OPERATOR) {
+      BPPSA_TRY(count_array(NULL, entries * (int64_t)sizeof(int32_t) + (layer->in + 1) * (int64_t)sizeof(int64_t), bytes));
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* Makes the operator's generator, and the pattern of J_tᵀ over the live sets of a graph. */
+static bppsa_status make_pattern(cnn *n, int64_t t) {
+  cnn_layer *layer = &n->layers[t - 1];
+  if (layer->about->node == BPPSA_CNN_OPERATOR) {
+    BPPSA_TRY(bppsa_jacobian_create(&layer->about->op, layer->mask, false, n->device, &layer->jt));
+    n->patterns[t - 1] = bppsa_jacobian_pattern(layer->jt);
+  }
+  if (bppsa_cnn_is_graph(&n->network)) {
+    BPPSA_TRY(bppsa_cnn_elements_set(&n->network, t, n->patterns[t - 1], &n->elements_made));
+    n->patterns[t - 1] = n->elements_made.patterns[t - 1];
   }
   return BPPSA_OK;
 }
@@ -319,8 +388,7 @@ static bppsa_status make_patterns(cnn *n) {
   const int64_t size = (int64_t)bppsa_dtype_size(n->config.dtype);
   for (int64_t t = 1; t <= n->elements; ++t) {
     cnn_layer *layer = &n->layers[t - 1];
-    BPPSA_TRY(bppsa_jacobian_create(&layer->about->op, layer->mask, false, n->device, &layer->jt));
-    n->patterns[t - 1] = bppsa_jacobian_pattern(layer->jt);
+    BPPSA_TRY(make_pattern(n, t));
     const int64_t samples = is_shared(layer) ? 1 : n->config.batch, values = n->patterns[t - 1]->nnz * samples;
     if (uses_values(n, t) && is_gpu(n)) {
       BPPSA_TRY(bppsa_memory_alloc(n->device, values * size, &layer->values));
@@ -339,7 +407,7 @@ static bppsa_status make_scan(cnn *n, int64_t bytes) {
   const bppsa_cnn_config *c = &n->config;
   BPPSA_TRY(make_patterns(n));
   for (int64_t t = 0; t < n->elements; ++t) {
-    bytes += bppsa_jacobian_device_bytes(n->layers[t].jt);
+    bytes += n->layers[t].jt != NULL ? bppsa_jacobian_device_bytes(n->layers[t].jt) : 0;
   }
   if (c->memory_limit > 0 && bytes >= c->memory_limit) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "needs at least %lld bytes with its transposed Jacobians, expected fewer than %lld",
@@ -438,6 +506,9 @@ static bppsa_status build(cnn *n, bool allocates) {
   if (n->layers == NULL || n->offsets == NULL || n->base.parameters == NULL || n->names == NULL || n->patterns == NULL ||
       n->csr_values == NULL) {
     return BPPSA_ERR_MEMORY;
+  }
+  if (bppsa_cnn_is_graph(&n->network)) {
+    BPPSA_TRY(bppsa_cnn_elements_create(&n->network, n->config.input_gradients, &n->elements_made));
   }
   BPPSA_TRY(describe_layers(n));
   describe_parameters(n);
@@ -560,7 +631,9 @@ void bppsa_cnn_destroy(bppsa_model *model) {
   void *const blocks[] = {n->layers,         n->offsets,          n->base.parameters,
                           n->names,          (void *)n->patterns, n->csr_values,
                           gpu ? NULL : n->g, n->scratch,          n->sums,
-                          n->transposed,     n->parameter_values, n->parameter_gradients};
+                          n->transposed,     n->parameter_values, n->parameter_gradients,
+                          n->gathered,       n->written};
+  bppsa_cnn_elements_free(&n->elements_made);
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; ++i) {
     bppsa_free(blocks[i]);
   }

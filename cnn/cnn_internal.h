@@ -4,6 +4,7 @@
 
 #include "cnn/cnn.h"
 #include "cnn/conv.h"
+#include "cnn/live.h"
 #include "cnn/pass.h"
 #include "jacobian/jacobian.h"
 
@@ -14,7 +15,7 @@ extern "C" {
 /* One operator. Arrays have room for the planned batch; a smaller batch packs its samples more tightly. */
 typedef struct {
   const bppsa_cnn_layer *about;
-  int64_t in, out; /* values of one sample */
+  int64_t in, out; /* values of one sample; in: of its first input */
   int64_t weight;  /* index of its weight among the parameters; -1: none. A bias follows its weight */
   bppsa_conv conv; /* conv2d */
   void *y;         /* [B][out] */
@@ -53,9 +54,13 @@ typedef struct {
   void *parameter_values, *parameter_gradients; /* all parameters, one behind the other, in host memory */
   bppsa_scan_plan *plan;
   bppsa_scan_executor *scan;
-  const bppsa_csr **patterns;   /* of J_1ᵀ .. J_nᵀ, size n */
+  const bppsa_csr **patterns;   /* of J_1ᵀ .. J_nᵀ, size n; of a graph those of elements_made */
   bppsa_csr_values *csr_values; /* their values, size n */
-  int64_t bytes;                /* that the network holds, as bppsa_cnn_count says */
+  /* of a graph; otherwise zero. g_t is the gradient of tensor t in BP, and that of the live set x_t in a scan */
+  bppsa_cnn_elements elements_made; /* its live sets, and with a scan its patterns */
+  void *gathered;                   /* [B][size of the largest tensor]: one tensor's gradient, or a part of it */
+  bool *written;                    /* BP: has anything reached the gradient of tensor 0 .. n? */
+  int64_t bytes;                    /* that the network holds, as bppsa_cnn_count says */
 } cnn;
 
 extern const bppsa_model_ops bppsa_cnn_ops;
@@ -66,8 +71,9 @@ bppsa_status bppsa_cnn_create_lent(const bppsa_cnn_network *network, const bppsa
 /* A layer's weight or bias, or its gradient, where the passes use it; bias: NULL if the layer has none. */
 void *bppsa_cnn_weight(const cnn *n, const cnn_layer *layer, bool gradient);
 void *bppsa_cnn_bias(const cnn *n, const cnn_layer *layer, bool gradient);
-const void *bppsa_cnn_input(const cnn *n, int64_t i); /* of layer i */
-void *bppsa_cnn_gradient(const cnn *n, int64_t t);    /* g_t for the present batch */
+const void *bppsa_cnn_input(const cnn *n, int64_t i);  /* of layer i, its first one */
+const void *bppsa_cnn_output(const cnn *n, int64_t i); /* of layer i; i = -1: the network's input */
+void *bppsa_cnn_gradient(const cnn *n, int64_t t);     /* g_t for the present batch */
 /* Computes g_{n-1} .. g_1, and g_0 if it is wanted, from g_n by the scan. */
 bppsa_status bppsa_cnn_run_scan(cnn *n);
 /* For gradients.c, which says where each g_t is. bppsa_cnn_reuses: are g_t kept only as long as they are needed? */
@@ -84,6 +90,20 @@ bppsa_cnn_pass bppsa_cnn_pass_of(const cnn *n, const cnn_layer *layer, int64_t b
 /* Counts entries of a layer's J_tᵀ: *all by its structure; *kept at most those that the mask keeps, the kept weights times the
  * output's positions. Errors of bppsa_op_count. */
 bppsa_status bppsa_cnn_count_entries(const bppsa_cnn_layer *layer, const uint8_t *mask, int64_t *all, int64_t *kept);
+
+/* ---- a graph (graph.c): passes layer by layer, on a CPU ---- */
+
+/* The output of a layer that joins or splits tensors: add, mul, concat, slice. */
+void bppsa_cnn_graph_forward(const cnn *n, int64_t i);
+/* BP: begins a pass, in which g_n, the gradient of the last tensor, is set already. */
+void bppsa_cnn_graph_begin(const cnn *n);
+/* BP: adds to the gradients of the tensors that layer t - 1 reads what comes from its output, tensor t. The gradient of the network's
+ * input is left out unless it is wanted. */
+void bppsa_cnn_graph_backward(const cnn *n, int64_t t);
+/* A scan: the values of J_tᵀ of a mul, whose inputs each get the product of the others. */
+void bppsa_cnn_graph_fill_mul(const cnn *n, int64_t t);
+/* The gradient of tensor t, [b][size] without gaps. After a scan it may be a copy, which the next call overwrites. */
+const void *bppsa_cnn_graph_gradient(const cnn *n, int64_t t);
 
 /* ---- on a GPU (cnn_cuda.cu) ---- */
 

@@ -1,6 +1,7 @@
 /* Where the gradients between the operators of a network are, and which weight gradients come last.
  *
- * A scan needs g_0 .. g_n one behind the other, and on a GPU each has its place. BP on a CPU keeps only those that it still needs:
+ * A scan needs g_0 .. g_n one behind the other, and on a GPU each has its place. So it has in a graph, where BP adds to a gradient
+ * until all readers of its tensor are done. BP of a chain on a CPU keeps only those that it still needs:
  * g_t until g_{t-1} and the weight gradient of operator t have been computed from it. Reverse first-k (ooo-backprop, Algorithm 2)
  * puts off the weight gradients of the first k layers with weights; their g_t are needed to the end of the pass, W_t being
  * computed from g_t and x_{t-1}. While g_t is computed from g_{t+1}, the pass holds
@@ -13,12 +14,15 @@
 #include "core/base/alloc.h"
 
 bool bppsa_cnn_reuses(const cnn *n) {
-  return n->gpu == NULL && n->config.method.backward == BPPSA_BACKWARD_BP && bppsa_device_get_kind(n->device) == BPPSA_CPU;
+  return n->gpu == NULL && !bppsa_cnn_is_graph(&n->network) && n->config.method.backward == BPPSA_BACKWARD_BP &&
+         bppsa_device_get_kind(n->device) == BPPSA_CPU;
 }
 
 /* Reals of g_t for one sample. */
 static int64_t size_of(const cnn *n, int64_t t) {
-  return n->layers[t].in;
+  const bppsa_cnn_live *live = &n->elements_made.live;
+  return live->sizes != NULL && n->config.method.backward == BPPSA_BACKWARD_SCAN ? live->sizes[t]
+                                                                                 : bppsa_cnn_size(&n->network, t);
 }
 
 /* Places all g_t one behind the other, at aligned addresses, which cuDNN prefers. */
@@ -26,11 +30,11 @@ static bppsa_status place_all(cnn *n) {
   enum { LINE = 64 };
   const bool packed = bppsa_device_get_kind(n->device) == BPPSA_CPU || n->config.method.backward == BPPSA_BACKWARD_SCAN;
   for (int64_t i = 0; i < n->elements; ++i) {
-    const cnn_layer *layer = &n->layers[i];
+    const int64_t in = size_of(n, i);
     int64_t size;
-    n->offsets[i + 1] = n->offsets[i] + (packed ? layer->in : (layer->in + LINE - 1) / LINE * LINE);
-    if (!bppsa_mul(n->offsets[i + 1] + layer->out, n->config.batch, &size) || size > INT64_MAX / 64) {
-      return bppsa_fail(BPPSA_ERR_MEMORY, "%s: the gradients of %lld samples do not fit in 64 bits", layer->about->name,
+    n->offsets[i + 1] = n->offsets[i] + (packed ? in : (in + LINE - 1) / LINE * LINE);
+    if (!bppsa_mul(n->offsets[i + 1] + size_of(n, i + 1), n->config.batch, &size) || size > INT64_MAX / 64) {
+      return bppsa_fail(BPPSA_ERR_MEMORY, "%s: the gradients of %lld samples do not fit in 64 bits", n->network.layers[i].name,
                         (long long)n->config.batch);
     }
   }

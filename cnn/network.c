@@ -19,6 +19,19 @@ int64_t bppsa_cnn_size(const bppsa_cnn_network *network, int64_t i) {
   return shape[0] * shape[1] * shape[2];
 }
 
+const char *bppsa_cnn_layer_word(const bppsa_cnn_layer *layer) {
+  static const char *const words[BPPSA_CNN_NODES] = {
+      [BPPSA_CNN_ADD] = "add", [BPPSA_CNN_MUL] = "mul", [BPPSA_CNN_CONCAT] = "concat", [BPPSA_CNN_SLICE] = "slice"};
+  return layer->node == BPPSA_CNN_OPERATOR ? bppsa_operator_name(layer->op.kind) : words[layer->node];
+}
+
+bppsa_status bppsa_cnn_require_chain(const bppsa_cnn_network *network, const char *what) {
+  BPPSA_REQUIRE(network != NULL && what != NULL);
+  return bppsa_cnn_is_graph(network)
+             ? bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: a graph of layers for %s, expected a chain", network->name, what)
+             : BPPSA_OK;
+}
+
 const bppsa_cnn_layer *bppsa_cnn_network_norm(const bppsa_cnn_network *network) {
   for (int64_t i = 0; i < network->count; ++i) {
     if (network->layers[i].op.kind == BPPSA_OPERATOR_BATCHNORM2D) {
@@ -59,6 +72,8 @@ void bppsa_cnn_network_free(bppsa_cnn_network *network) {
     return;
   }
   bppsa_free(network->layers);
+  bppsa_free(network->input_ptr);
+  bppsa_free(network->inputs);
   *network = (bppsa_cnn_network){0};
 }
 
@@ -128,8 +143,21 @@ bppsa_parameter bppsa_cnn_parameter(const bppsa_cnn_layer *layer, int64_t which,
 bppsa_status bppsa_cnn_network_copy(const bppsa_cnn_network *from, bppsa_cnn_network *to) {
   BPPSA_REQUIRE(from != NULL && to != NULL && from->layers != NULL);
   bppsa_cnn_network copy = *from;
+  copy.input_ptr = NULL;
+  copy.inputs = NULL;
   BPPSA_TRY(bppsa_cnn_network_reserve(from->count, &copy));
   memcpy(copy.layers, from->layers, (size_t)from->count * sizeof *copy.layers);
+  if (bppsa_cnn_is_graph(from)) {
+    const int64_t edges = from->input_ptr[from->count];
+    copy.input_ptr = bppsa_calloc(from->count + 1, sizeof *copy.input_ptr);
+    copy.inputs = bppsa_calloc(edges, sizeof *copy.inputs);
+    if (copy.input_ptr == NULL || copy.inputs == NULL) {
+      bppsa_cnn_network_free(&copy);
+      return BPPSA_ERR_MEMORY;
+    }
+    memcpy(copy.input_ptr, from->input_ptr, (size_t)(from->count + 1) * sizeof *copy.input_ptr);
+    memcpy(copy.inputs, from->inputs, (size_t)edges * sizeof *copy.inputs);
+  }
   *to = copy;
   return BPPSA_OK;
 }

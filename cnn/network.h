@@ -1,4 +1,8 @@
-/* Convolutional networks as data: a chain of the operators of jacobian/op.h, on images [C][H][W].
+/* Convolutional networks as data: a chain or a graph of the operators of jacobian/op.h, on images [C][H][W].
+ *
+ * In a graph a layer may read any other layer's output, and an output may be read by several layers; four further operators join and
+ * split tensors. The layers are kept in an order in which each comes behind those that it reads: the first such order by the file's
+ * own. cnn/live.h says how a graph is a chain of live sets.
  *
  * The last operator is linear: the head, which gives the scan its seed and is no element of it. Each operator in front of it is one
  * element (BPPSA §3.5, 4.3): with the seed LeNet-5 has 11 elements, VGG-11 22.
@@ -30,6 +34,14 @@
  *              the statistics NAME.running_mean and NAME.running_var, which have no gradient
  *   p          dropout: the share that is left out while a network is trained; default 0.5
  *
+ * and in a graph
+ *
+ *   op         add, mul (of two or more inputs of one shape), concat (of channels; two or more inputs), slice (of channels)
+ *   inputs     all operators: the names of the layers that it reads, ["NAME", ..]; "input" is the network's own input; default: the
+ *              layer before it in the file. Operators other than add, mul and concat read one
+ *   first      slice: the first channel that it takes; default 0
+ *   out        slice: how many channels it takes
+ *
  * Any other member is refused, and so is one that the operator does not have. A linear operator takes all of [C][H][W] in that
  * order; it needs no flatten in front of it.
  */
@@ -48,12 +60,24 @@ extern "C" {
 #define BPPSA_CNN_MOST_LAYERS 4096
 enum { BPPSA_CNN_PARAMETERS = 4 }; /* the most parameters of a layer */
 
+/* What a layer is: an operator with one input, or one of those that graphs have besides. */
+typedef enum {
+  BPPSA_CNN_OPERATOR = 0, /* `op` says which */
+  BPPSA_CNN_ADD,          /* y = x_1 + x_2 + .. */
+  BPPSA_CNN_MUL,          /* y = x_1 x_2 .., value by value */
+  BPPSA_CNN_CONCAT,       /* the channels of x_1, then those of x_2, .. */
+  BPPSA_CNN_SLICE,        /* channels first .. first + C' - 1 of x */
+  BPPSA_CNN_NODES
+} bppsa_cnn_node;
+
 typedef struct {
   char name[BPPSA_CNN_NAME];   /* "conv1": in tables and messages */
   char prefix[BPPSA_CNN_NAME]; /* of its parameters' names, as in PyTorch: "features.0" in VGG-11 */
   bppsa_op op;                 /* with the shape of its input */
   int64_t out[3];              /* shape of its output */
   bool bias;                   /* conv2d, linear: a bias; batchnorm2d: a weight and a bias */
+  bppsa_cnn_node node;         /* if it is no operator, op is flatten, with the shape of its first input */
+  int64_t first;               /* slice */
 } bppsa_cnn_layer;
 
 typedef struct {
@@ -61,14 +85,19 @@ typedef struct {
   int64_t in[3];             /* C, H, W */
   int64_t count;             /* layers with the head; at least 1 */
   bppsa_cnn_layer *layers;   /* size count, owned */
+  /* A graph: layer i reads the outputs of layers inputs[input_ptr[i]] .. inputs[input_ptr[i + 1] - 1], all of them less than i, or -1
+   * for the network's input. Both are NULL for a chain, in which layer i reads i - 1. Owned */
+  int64_t *input_ptr;
+  int32_t *inputs;
 } bppsa_cnn_network;
 
 /* Makes "lenet5" or "vgg11" on 3 x 32 x 32, with PyTorch's parameter names (conv1 .. fc3; features.K and classifier).
  * ERR_ARGUMENT: another name; ERR_MEMORY. */
 bppsa_status bppsa_cnn_network_builtin(const char *name, bppsa_cnn_network *network);
 /* Reads a network file. Messages name the file and the layer. ERR_FORMAT: not JSON, a member that is missing, unknown or of the
- * wrong type, an unknown operator, a name given twice; ERR_ARGUMENT, ERR_SHAPE: those of bppsa_op_shape, and a chain that does
- * not end with a linear operator; ERR_IO; ERR_MEMORY. */
+ * wrong type, an unknown operator, a name given twice, an input that is no layer, layers that read each other in a circle, a layer
+ * that none reads; ERR_ARGUMENT, ERR_SHAPE: those of bppsa_op_shape, inputs whose shapes do not fit, and a network that does not end
+ * with a linear operator; ERR_IO; ERR_MEMORY. */
 bppsa_status bppsa_cnn_network_load(const char *path, bppsa_cnn_network *network);
 /* The same for `size` bytes of text; `where` names their source in messages. */
 bppsa_status bppsa_cnn_network_parse(const char *where, const char *text, int64_t size, bppsa_cnn_network *network);
@@ -85,8 +114,23 @@ static inline bool bppsa_cnn_has_weights(const bppsa_cnn_layer *layer) {
 }
 /* The first batch norm of the network, or NULL. */
 const bppsa_cnn_layer *bppsa_cnn_network_norm(const bppsa_cnn_network *network);
-/* The number of values of one sample in front of layer i (i = count: the logits). */
+/* The number of values of one sample that layer i - 1 gives; i = 0: of the network's input (i = count: the logits). */
 int64_t bppsa_cnn_size(const bppsa_cnn_network *network, int64_t i);
+/* "conv2d", "add": what the layer is. */
+const char *bppsa_cnn_layer_word(const bppsa_cnn_layer *layer);
+/* Is the network a graph and no chain? */
+static inline bool bppsa_cnn_is_graph(const bppsa_cnn_network *network) {
+  return network->input_ptr != NULL;
+}
+/* Fails for a graph with ERR_UNSUPPORTED: "NETWORK: a graph of layers for WHAT, expected a chain". */
+bppsa_status bppsa_cnn_require_chain(const bppsa_cnn_network *network, const char *what);
+/* The number of layers that layer i reads, and the k-th of them; -1: the network's input. */
+static inline int64_t bppsa_cnn_input_count(const bppsa_cnn_network *network, int64_t i) {
+  return bppsa_cnn_is_graph(network) ? network->input_ptr[i + 1] - network->input_ptr[i] : 1;
+}
+static inline int64_t bppsa_cnn_input_of(const bppsa_cnn_network *network, int64_t i, int64_t k) {
+  return bppsa_cnn_is_graph(network) ? network->inputs[network->input_ptr[i] + k] : i - 1;
+}
 /* The shape of the layer's weight, as in PyTorch: conv2d [Co][Ci / groups][kh][kw], linear [Co][Ci]. Returns the number of
  * extents. */
 int32_t bppsa_cnn_weight_shape(const bppsa_cnn_layer *layer, int64_t shape[4]);

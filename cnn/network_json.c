@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cnn/network_internal.h"
+#include "core/base/alloc.h"
 #include "core/base/text.h"
 #include "core/files/json.h"
 
@@ -15,6 +16,12 @@
 #define NETWORKS                                                                                                                 \
   (WEIGHTED | POOLS | OF(RELU) | OF(LEAKY_RELU) | OF(TANH) | OF(SIGMOID) | OF(FLATTEN) | ACTIVATIONS | OF(ADAPTIVE_AVGPOOL2D) |  \
    OF(GLOBAL_AVGPOOL) | OF(BATCHNORM2D) | OF(DROPOUT))
+/* Behind the operators, those that only graphs have. */
+enum { NODES = BPPSA_OPERATOR_COUNT, WORDS = NODES + BPPSA_CNN_NODES };
+_Static_assert(WORDS <= 32, "a set of operators is an unsigned number of 32 bits");
+#define NODE(kind) (1u << (NODES + BPPSA_CNN_##kind))
+#define JOINS (NODE(ADD) | NODE(MUL) | NODE(CONCAT))
+#define ALL (NETWORKS | JOINS | NODE(SLICE))
 
 /* Reads one member into the layer; false if its type is wrong. */
 typedef bool (*read_fn)(const json_t *value, bppsa_cnn_layer *layer);
@@ -109,6 +116,21 @@ static bool read_real(const json_t *value, double *number) {
   return json_is_number(value);
 }
 
+static bool read_first(const json_t *value, bppsa_cnn_layer *layer) {
+  return read_integer(value, &layer->first);
+}
+
+/* Only checks the type: what the names mean is known once all layers are read. */
+static bool check_inputs(const json_t *value, bppsa_cnn_layer *layer) {
+  (void)layer;
+  for (size_t i = 0; i < json_array_size(value); ++i) {
+    if (!json_is_string(json_array_get(value, i))) {
+      return false;
+    }
+  }
+  return json_array_size(value) > 0; /* 0 if it is no array */
+}
+
 static bool read_slope(const json_t *value, bppsa_cnn_layer *layer) {
   return read_real(value, &layer->op.slope);
 }
@@ -138,9 +160,11 @@ static const struct {
   const char *expected;
   read_fn read; /* NULL: it is read before the others */
 } members[] = {
-    {"name", NETWORKS, NETWORKS, "a text", NULL},
-    {"op", NETWORKS, NETWORKS, "a text", NULL},
-    {"out", WEIGHTED, WEIGHTED, "a whole number", read_out},
+    {"name", ALL, ALL, "a text", NULL},
+    {"op", ALL, ALL, "a text", NULL},
+    {"inputs", ALL, JOINS, "a list of layers' names", check_inputs},
+    {"out", WEIGHTED | NODE(SLICE), WEIGHTED | NODE(SLICE), "a whole number", read_out},
+    {"first", NODE(SLICE), 0, "a whole number", read_first},
     {"kernel", WINDOWS, WINDOWS, "a whole number, or two, [height, width]", read_kernel},
     {"stride", WINDOWS, 0, "a whole number, or two, [height, width]", read_stride},
     {"padding", WINDOWS, 0, "a whole number, two, [height, width], or four, [top, bottom, left, right]", read_padding},
@@ -179,8 +203,19 @@ static bppsa_status fail_unknown(const char *key, const char *of, const char *co
                     bppsa_suggestion(key, known, meant, sizeof meant));
 }
 
+/* The number of a layer's operator in the sets above, and the word for a number. */
+static int number_of(const bppsa_cnn_layer *layer) {
+  return layer->node == BPPSA_CNN_OPERATOR ? (int)layer->op.kind : NODES + (int)layer->node;
+}
+
+static const char *word_of(int number) {
+  const bppsa_cnn_layer layer = {.node = number < NODES ? BPPSA_CNN_OPERATOR : (bppsa_cnn_node)(number - NODES),
+                                 .op.kind = number < NODES ? (bppsa_operator)number : BPPSA_OPERATOR_FLATTEN};
+  return bppsa_cnn_layer_word(&layer);
+}
+
 /* Checks that every member of the object is known and belongs to the operator. */
-static bppsa_status check_members(json_t *object, bppsa_operator kind) {
+static bppsa_status check_members(json_t *object, int kind) {
   const char *key, *known[MEMBERS + 1] = {NULL};
   char of[40];
   json_t *value;
@@ -190,7 +225,7 @@ static bppsa_status check_members(json_t *object, bppsa_operator kind) {
       known[count++] = members[m].name;
     }
   }
-  snprintf(of, sizeof of, " of %s", bppsa_operator_name(kind));
+  snprintf(of, sizeof of, " of %s", word_of(kind));
   json_object_foreach(object, key, value) {
     int m = 0;
     while (m < count && strcmp(known[m], key) != 0) {
@@ -204,7 +239,7 @@ static bppsa_status check_members(json_t *object, bppsa_operator kind) {
 }
 
 static bppsa_status read_members(json_t *object, bppsa_cnn_layer *layer) {
-  const bppsa_operator kind = layer->op.kind;
+  const int kind = number_of(layer);
   BPPSA_TRY(check_members(object, kind));
   for (size_t m = 0; m < MEMBERS; ++m) {
     const json_t *value = json_object_get(object, members[m].name);
@@ -213,7 +248,7 @@ static bppsa_status read_members(json_t *object, bppsa_cnn_layer *layer) {
     }
     if (value == NULL || !members[m].read(value, layer)) {
       char found[BPPSA_JSON_FOUND];
-      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\": %s, expected %s", bppsa_operator_name(kind), members[m].name,
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\": %s, expected %s", word_of(kind), members[m].name,
                         bppsa_json_found(value, found), members[m].expected);
     }
     if (members[m].read == read_kernel && (POOLS >> kind & 1u) != 0) {
@@ -225,12 +260,12 @@ static bppsa_status read_members(json_t *object, bppsa_cnn_layer *layer) {
 
 /* Fails for an operator that networks do not have: names those they have, and the one that was probably meant. */
 static bppsa_status fail_operator(const char *word) {
-  const char *known[BPPSA_OPERATOR_COUNT + 1] = {NULL};
+  const char *known[WORDS + 1] = {NULL};
   char list[LIST_TEXT], meant[80];
   int count = 0;
-  for (int kind = 0; kind < BPPSA_OPERATOR_COUNT; ++kind) {
-    if ((NETWORKS >> kind & 1u) != 0) {
-      known[count++] = bppsa_operator_name((bppsa_operator)kind);
+  for (int kind = 0; kind < WORDS; ++kind) {
+    if ((ALL >> kind & 1u) != 0) {
+      known[count++] = word_of(kind);
     }
   }
   return bppsa_fail(BPPSA_ERR_FORMAT, "unknown operator '%.40s', expected one of %s%s", word, list_text(known, count, list),
@@ -240,54 +275,131 @@ static bppsa_status fail_operator(const char *word) {
 static bppsa_status read_operator(json_t *object, bppsa_cnn_layer *layer) {
   const json_t *value = json_object_get(object, "op");
   const char *word = json_string_value(value);
-  bppsa_operator kind;
+  int kind = 0;
   if (word == NULL) {
     char found[BPPSA_JSON_FOUND];
     return bppsa_fail(BPPSA_ERR_FORMAT, "\"op\": %s, expected an operator's name", bppsa_json_found(value, found));
   }
-  if (bppsa_operator_parse(word, &kind) != BPPSA_OK || (NETWORKS >> kind & 1u) == 0) {
+  while (kind < WORDS && ((ALL >> kind & 1u) == 0 || strcmp(word_of(kind), word) != 0)) {
+    ++kind;
+  }
+  if (kind == WORDS) {
     return fail_operator(word);
   }
-  layer->op = bppsa_op_default(kind);
-  layer->bias = bppsa_cnn_has_weights(layer) || kind == BPPSA_OPERATOR_BATCHNORM2D;
+  layer->node = kind < NODES ? BPPSA_CNN_OPERATOR : (bppsa_cnn_node)(kind - NODES);
+  layer->op = bppsa_op_default(kind < NODES ? (bppsa_operator)kind : BPPSA_OPERATOR_FLATTEN);
+  layer->bias = bppsa_cnn_has_weights(layer) || layer->op.kind == BPPSA_OPERATOR_BATCHNORM2D;
   return read_members(object, layer);
 }
 
-/* Reads the layer's name, with which messages about other members begin. */
-static bppsa_status read_name(const char *where, const bppsa_cnn_network *network, json_t *object, bppsa_cnn_layer *layer) {
-  const json_t *value = json_object_get(object, "name");
-  const char *name = json_string_value(value);
+/* ---- layers ---- */
+
+/* The layers of a file while it is read: their places by name, and what they are. */
+typedef struct {
+  const char *where;
+  json_t *names; /* the place of each layer, by its name */
+  json_t *layers;
+  int64_t count;
+  bppsa_cnn_entry *entries;
+} layer_list;
+
+/* Reads the name of layer i, with which messages about other members begin. */
+static bppsa_status read_name(const layer_list *list, int64_t i, json_t *object) {
+  const json_t *value = json_object_get(object, "name"), *other;
+  const char *name = json_string_value(value), *where = list->where;
   static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
   const size_t length = name != NULL ? strspn(name, letters) : 0;
   if (length < 1 || length >= BPPSA_CNN_NAME || name[length] != '\0') {
     char found[BPPSA_JSON_FOUND];
     return bppsa_fail(BPPSA_ERR_FORMAT,
                       "%s: layer %lld: \"name\": %s%.*s%s, expected 1 to %d letters, digits, dots, dashes and _", where,
-                      (long long)network->count, name != NULL ? "'" : "", SHOWN,
-                      name != NULL ? name : bppsa_json_found(value, found), name != NULL ? "'" : "", BPPSA_CNN_NAME - 1);
+                      (long long)i, name != NULL ? "'" : "", SHOWN, name != NULL ? name : bppsa_json_found(value, found),
+                      name != NULL ? "'" : "", BPPSA_CNN_NAME - 1);
   }
-  for (int64_t i = 0; i < network->count; ++i) {
-    if (strcmp(network->layers[i].name, name) == 0) {
-      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: layer '%s': the name of layer %lld too, expected different names", where, name,
-                        (long long)i);
-    }
+  if (strcmp(name, "input") == 0) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: layer %lld: \"name\": 'input', the network's own input, expected another name",
+                      where, (long long)i);
   }
+  if ((other = json_object_get(list->names, name)) != NULL) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: layer '%s': the name of layer %lld too, expected different names", where, name,
+                      (long long)json_integer_value(other));
+  }
+  bppsa_cnn_layer *layer = &list->entries[i].layer;
   memcpy(layer->name, name, length + 1);
   memcpy(layer->prefix, name, length + 1);
+  return json_object_set_new(list->names, name, json_integer(i)) == 0 ? BPPSA_OK : BPPSA_ERR_MEMORY;
+}
+
+static bppsa_status read_layer(const layer_list *list, int64_t i) {
+  json_t *object = json_array_get(list->layers, (size_t)i);
+  if (!json_is_object(object)) {
+    char found[BPPSA_JSON_FOUND];
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: layer %lld: %s, expected an object", list->where, (long long)i,
+                      bppsa_json_found(object, found));
+  }
+  BPPSA_TRY(read_name(list, i, object));
+  bppsa_cnn_layer *layer = &list->entries[i].layer;
+  const bppsa_status status = read_operator(object, layer);
+  return status == BPPSA_OK ? BPPSA_OK : bppsa_fail_prefix(status, "%s: layer '%s'", list->where, layer->name);
+}
+
+/* Fails for an input that is no layer: names the one that was probably meant. */
+static bppsa_status fail_input(const layer_list *list, const char *name) {
+  const char **known = bppsa_calloc(list->count + 2, sizeof *known);
+  char meant[80];
+  if (known == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  known[0] = "input";
+  for (int64_t i = 0; i < list->count; ++i) {
+    known[i + 1] = list->entries[i].layer.name;
+  }
+  const bppsa_status status = bppsa_fail(BPPSA_ERR_FORMAT, "input '%.*s': no such layer, expected \"input\" or a layer's name%s",
+                                         SHOWN, name, bppsa_suggestion(name, known, meant, sizeof meant));
+  bppsa_free((void *)known);
+  return status;
+}
+
+/* Finds the layers that layer i reads: those of "inputs", or the one before it. */
+static bppsa_status read_inputs(const layer_list *list, int64_t i) {
+  bppsa_cnn_entry *entry = &list->entries[i];
+  const json_t *names = json_object_get(json_array_get(list->layers, (size_t)i), "inputs");
+  const bool joins = (JOINS >> number_of(&entry->layer) & 1u) != 0;
+  const int64_t count = names == NULL ? 1 : (int64_t)json_array_size(names);
+  if (joins ? count < 2 : count != 1) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"inputs\": %lld of them, expected %s", bppsa_cnn_layer_word(&entry->layer),
+                      (long long)count, joins ? "two or more" : "one");
+  }
+  entry->inputs = bppsa_calloc(count, sizeof *entry->inputs);
+  if (entry->inputs == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  entry->input_count = count;
+  entry->inputs[0] = (int32_t)i - 1;
+  for (int64_t k = 0; names != NULL && k < count; ++k) {
+    const char *name = json_string_value(json_array_get(names, (size_t)k));
+    const json_t *place = json_object_get(list->names, name);
+    if (place == NULL && strcmp(name, "input") != 0) {
+      return fail_input(list, name);
+    }
+    entry->inputs[k] = place == NULL ? -1 : (int32_t)json_integer_value(place);
+  }
   return BPPSA_OK;
 }
 
-static bppsa_status add_layer(const char *where, json_t *object, bppsa_cnn_network *network) {
-  bppsa_cnn_layer layer = {0};
-  if (!json_is_object(object)) {
-    char found[BPPSA_JSON_FOUND];
-    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: layer %lld: %s, expected an object", where, (long long)network->count,
-                      bppsa_json_found(object, found));
+static bppsa_status read_list(const layer_list *list, bppsa_cnn_network *network) {
+  if (list->entries == NULL || list->names == NULL) {
+    return BPPSA_ERR_MEMORY;
   }
-  BPPSA_TRY(read_name(where, network, object, &layer));
-  bppsa_status status = read_operator(object, &layer);
-  status = status == BPPSA_OK ? bppsa_cnn_network_add(network, &layer) : status;
-  return status == BPPSA_OK ? BPPSA_OK : bppsa_fail_prefix(status, "%s: layer '%s'", where, layer.name);
+  for (int64_t i = 0; i < list->count; ++i) {
+    BPPSA_TRY(read_layer(list, i));
+  }
+  for (int64_t i = 0; i < list->count; ++i) {
+    const bppsa_status status = read_inputs(list, i);
+    BPPSA_TRY(status == BPPSA_OK ? BPPSA_OK
+                                 : bppsa_fail_prefix(status, "%s: layer '%s'", list->where, list->entries[i].layer.name));
+  }
+  return bppsa_cnn_network_order(list->where, list->count, list->entries, network);
 }
 
 /* Reads the input's shape and the list of layers. */
@@ -319,16 +431,23 @@ static bppsa_status read_root(const char *where, json_t *root, bppsa_cnn_network
 }
 
 static bppsa_status read_network(const char *where, json_t *root, bppsa_cnn_network *network) {
-  json_t *layers = NULL;
-  BPPSA_TRY(read_root(where, root, network, &layers));
-  for (size_t i = 0; i < json_array_size(layers); ++i) {
-    BPPSA_TRY(add_layer(where, json_array_get(layers, i), network));
+  layer_list list = {.where = where};
+  BPPSA_TRY(read_root(where, root, network, &list.layers));
+  list.count = (int64_t)json_array_size(list.layers);
+  list.names = json_object();
+  list.entries = bppsa_calloc(list.count, sizeof *list.entries);
+  const bppsa_status status = read_list(&list, network);
+  for (int64_t i = 0; list.entries != NULL && i < list.count; ++i) {
+    bppsa_free(list.entries[i].inputs);
   }
+  bppsa_free(list.entries);
+  json_decref(list.names);
+  BPPSA_TRY(status);
   const bppsa_cnn_layer *head = &network->layers[network->count - 1];
   return head->op.kind == BPPSA_OPERATOR_LINEAR
              ? BPPSA_OK
              : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: layer '%s': the last operator is %s, expected linear, the head", where,
-                          head->name, bppsa_operator_name(head->op.kind));
+                          head->name, bppsa_cnn_layer_word(head));
 }
 
 bppsa_status bppsa_cnn_network_read(const char *where, json_t *root, bppsa_cnn_network *network) {

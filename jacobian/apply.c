@@ -55,6 +55,9 @@ bppsa_status bppsa_apply_create(const bppsa_csr *csr, bppsa_dtype dtype, const b
   if (dtype != BPPSA_F32 && dtype != BPPSA_F64) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "mat-vec: dtype %s, expected f32 or f64", bppsa_dtype_name(dtype));
   }
+  if (csr->ones != NULL && bppsa_device_get_kind(device) == BPPSA_CUDA) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "mat-vec: ones beside entries on a GPU, expected a processor");
+  }
   bppsa_apply *a = bppsa_calloc(1, sizeof *a);
   if (a == NULL) {
     return BPPSA_ERR_MEMORY;

@@ -37,6 +37,11 @@ void bppsa_csr_free(bppsa_csr *csr) {
   }
   bppsa_free(csr->row_ptr);
   bppsa_free(csr->col);
+  if (csr->ones != NULL) {
+    bppsa_free(csr->ones->row_ptr);
+    bppsa_free(csr->ones->col);
+    bppsa_free(csr->ones);
+  }
   if (csr->blocks != NULL) {
     bppsa_free(csr->blocks->positions.row_ptr);
     bppsa_free(csr->blocks->positions.col);
@@ -72,6 +77,10 @@ bppsa_status bppsa_csr_copy(const bppsa_csr *from, bppsa_csr *to) {
       status = copy_arrays(&from->blocks->positions, &made.blocks->positions);
     }
   }
+  if (status == BPPSA_OK && from->ones != NULL) {
+    made.ones = bppsa_calloc(1, sizeof *made.ones);
+    status = made.ones == NULL ? BPPSA_ERR_MEMORY : copy_arrays(from->ones, made.ones);
+  }
   if (status != BPPSA_OK) {
     bppsa_csr_free(&made);
     return status;
@@ -105,7 +114,7 @@ bppsa_status bppsa_csr_from_blocks(int64_t groups, int64_t row_channels, int64_t
     bppsa_csr_free(positions);
     return BPPSA_ERR_MEMORY;
   }
-  *made.blocks = (bppsa_csr_blocks){groups, row_channels, col_channels, *positions};
+  *made.blocks = (bppsa_csr_blocks){groups, row_channels, col_channels, *positions, 0, 0};
   *positions = (bppsa_csr){0};
   const bppsa_status status = blocks_shape(made.blocks, &made);
   if (status != BPPSA_OK) {
@@ -136,10 +145,10 @@ static void expand_channels(const void *context, int32_t worker, int64_t first, 
       int32_t *to = e->col + width * (r * s->nnz + from);
       for (int64_t c = left; c < left + width; ++c) {
         for (int64_t i = 0; i < count; ++i) {
-          *to++ = (int32_t)(c * s->cols) + s->col[from + i];
+          *to++ = (int32_t)(k->first_col + c * s->cols) + s->col[from + i];
         }
       }
-      e->row_ptr[r * s->rows + x + 1] = width * (r * s->nnz + from + count);
+      e->row_ptr[k->first_row + r * s->rows + x + 1] = width * (r * s->nnz + from + count);
     }
   }
 }
@@ -153,6 +162,9 @@ bppsa_status bppsa_csr_expand(bppsa_csr *csr, int32_t threads) {
   BPPSA_TRY(bppsa_csr_create(csr->rows, csr->cols, csr->nnz, &made));
   bppsa_parallel_for(threads, csr->blocks->row_channels, bppsa_loop_work(0, sizeof(int32_t) * (double)made.nnz), expand_channels,
                      &(expansion){csr->blocks, made.row_ptr, made.col});
+  for (int64_t r = csr->blocks->first_row + csr->blocks->row_channels * csr->blocks->positions.rows; r < made.rows; ++r) {
+    made.row_ptr[r + 1] = made.nnz;
+  }
   csr->row_ptr = made.row_ptr;
   csr->col = made.col;
   return BPPSA_OK;
@@ -181,10 +193,31 @@ bppsa_status bppsa_csr_check(const bppsa_csr *csr) {
   return BPPSA_OK;
 }
 
-bool bppsa_csr_same(const bppsa_csr *a, const bppsa_csr *b) {
+bppsa_status bppsa_csr_add_ones(bppsa_csr *csr, int64_t count) {
+  BPPSA_REQUIRE(csr != NULL && csr->ones == NULL);
+  bppsa_csr *ones = bppsa_calloc(1, sizeof *ones);
+  const bppsa_status status = ones == NULL ? BPPSA_ERR_MEMORY : bppsa_csr_create(csr->rows, csr->cols, count, ones);
+  if (status != BPPSA_OK) {
+    bppsa_free(ones);
+    return status;
+  }
+  csr->ones = ones;
+  return BPPSA_OK;
+}
+
+bool bppsa_csr_only_ones(const bppsa_csr *csr) {
+  return csr->identity || (csr->ones != NULL && csr->nnz == 0);
+}
+
+static bool same_arrays(const bppsa_csr *a, const bppsa_csr *b) {
   return a->rows == b->rows && a->cols == b->cols && a->nnz == b->nnz &&
          memcmp(a->row_ptr, b->row_ptr, (size_t)(a->rows + 1) * sizeof *a->row_ptr) == 0 &&
          memcmp(a->col, b->col, (size_t)a->nnz * sizeof *a->col) == 0;
+}
+
+bool bppsa_csr_same(const bppsa_csr *a, const bppsa_csr *b) {
+  const bool ones = (a->ones == NULL) == (b->ones == NULL) && (a->ones == NULL || same_arrays(a->ones, b->ones));
+  return ones && same_arrays(a, b);
 }
 
 int64_t bppsa_csr_bytes(const bppsa_csr *csr, bppsa_dtype dtype) {
@@ -204,7 +237,7 @@ double bppsa_csr_sparsity(const bppsa_csr *csr) {
 bppsa_status bppsa_csr_compact(const bppsa_csr *csr, bppsa_dtype dtype, const void *values, bppsa_csr *compact,
                                void **compact_values) {
   BPPSA_REQUIRE(csr != NULL && compact != NULL && compact_values != NULL);
-  BPPSA_REQUIRE(values != NULL || csr->nnz == 0);
+  BPPSA_REQUIRE((values != NULL || csr->nnz == 0) && csr->ones == NULL);
   const float *single = dtype == BPPSA_F32 ? values : NULL;
   const double *wide = values;
   const size_t size = bppsa_dtype_size(dtype);
@@ -240,11 +273,15 @@ enum { ROWS = 256 }; /* rows of a task */
 
 #define BPPSA_APPLY(real, suffix)                                                                                                \
   static void apply_rows_##suffix(const bppsa_csr *csr, int64_t from, int64_t to, const real *a, const real *x, real *y) {       \
+    const bppsa_csr *ones = csr->ones;                                                                                           \
     for (int64_t r = from; r < to; ++r) {                                                                                        \
       real sum = 0;                                                                                                              \
       for (int64_t p = csr->row_ptr[r]; p < csr->row_ptr[r + 1]; ++p) {                                                          \
         sum += a[p] * x[csr->col[p]];                                                                                            \
         COUNT_MULTIPLY_ADD();                                                                                                    \
+      }                                                                                                                          \
+      for (int64_t p = ones != NULL ? ones->row_ptr[r] : 0, end = ones != NULL ? ones->row_ptr[r + 1] : 0; p < end; ++p) {       \
+        sum += x[ones->col[p]];                                                                                                  \
       }                                                                                                                          \
       y[r] = sum;                                                                                                                \
     }                                                                                                                            \

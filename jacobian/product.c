@@ -75,6 +75,14 @@ static int64_t slot_scratch_bytes(const bppsa_product *p) {
   return slot_scratch(p) * p->threads * (int64_t)bppsa_dtype_size(p->config.dtype);
 }
 
+static double ones_seconds(const bppsa_product *p) {
+  return 0.9e-9 * (double)p->sums + 0.5e-9 * (double)p->pattern.nnz;
+}
+
+static int64_t ones_index_bytes(const bppsa_product *p) {
+  return slot_bytes(p) * p->sums + 8 * (p->pattern.rows + 1);
+}
+
 /* What a kind is, besides its routine (product.inc). find_kinds says when it applies. */
 static const struct {
   const char *name;
@@ -92,6 +100,7 @@ static const struct {
     [BPPSA_PRODUCT_DENSE] = {"dense", true, dense_seconds, band_bytes, NULL, NULL},                    /* see find_kinds */
     [BPPSA_PRODUCT_CONV] = {"conv", true, conv_seconds, bppsa_product_conv_index_bytes, bppsa_product_conv_scratch_bytes,
                             bppsa_product_plan_conv},
+    [BPPSA_PRODUCT_ONES] = {"ones", false, ones_seconds, ones_index_bytes, slot_scratch_bytes, NULL}, /* see fill */
 };
 
 const char *bppsa_product_kind_name(bppsa_product_kind kind) {
@@ -104,14 +113,19 @@ static double predict(const bppsa_product *p, bppsa_product_kind kind, int64_t b
 
 /* ---- bytes ---- */
 
+static int64_t ones_bytes(const bppsa_csr *csr) {
+  return csr->ones == NULL ? 0 : 8 * (csr->rows + 1) + 4 * csr->ones->nnz;
+}
+
 static int64_t csr_bytes(const bppsa_csr *csr) {
-  return csr->row_ptr == NULL ? 0 : 8 * (csr->rows + 1) + 4 * csr->nnz;
+  return csr->row_ptr == NULL ? 0 : 8 * (csr->rows + 1) + 4 * csr->nnz + ones_bytes(csr);
 }
 
 /* Bytes that the plan will hold besides scratch: C's pattern, copies of the factors' patterns where they had to be expanded, and
  * the kind's indices, in host memory and on a GPU. */
 static int64_t plan_bytes(const bppsa_product *p, bppsa_product_kind kind) {
-  const int64_t patterns = 8 * (p->pattern.rows + 1) + 4 * p->pattern.nnz + csr_bytes(&p->own_a) + csr_bytes(&p->own_b);
+  const int64_t patterns =
+      8 * (p->pattern.rows + 1) + 4 * p->pattern.nnz + ones_bytes(&p->pattern) + csr_bytes(&p->own_a) + csr_bytes(&p->own_b);
   if (p->on_gpu) {
     return patterns + (kind == BPPSA_PRODUCT_DENSE ? band_bytes(p) : 0) + bppsa_product_gpu_index_bytes(p, kind);
   }
@@ -160,8 +174,18 @@ static bppsa_status spell_out(bppsa_product *p, const bppsa_csr **factor, bppsa_
   return bppsa_csr_expand(own, p->threads);
 }
 
-/* Counts the pairs and C's entries, and finds C's structure or its row_ptr. Allocates nothing of C's size. */
+static bool has_ones(const bppsa_product *p) {
+  return p->a->ones != NULL || p->b->ones != NULL;
+}
+
+/* Counts the pairs and C's entries, and finds C's structure or its row_ptr. Allocates nothing of C's size, unless C is a factor with
+ * ones. */
 static bppsa_status count(bppsa_product *p, bool *known) {
+  if (has_ones(p)) {
+    BPPSA_TRY(spell_out(p, &p->a, &p->own_a));
+    BPPSA_TRY(spell_out(p, &p->b, &p->own_b));
+    return bppsa_product_ones_count(p);
+  }
   BPPSA_TRY(bppsa_product_blocks(p->a, p->b, &p->pattern, &p->pairs, known));
   if (*known) {
     return BPPSA_OK;
@@ -186,6 +210,10 @@ static bppsa_status count(bppsa_product *p, bool *known) {
 /* Finds the kinds that apply; identity and diagonal exclude the others. */
 static bppsa_status find_kinds(bppsa_product *p, bool known, bool applies[BPPSA_PRODUCT_KINDS]) {
   applies[BPPSA_PRODUCT_IDENTITY] = p->a->identity || p->b->identity;
+  if (has_ones(p)) {
+    applies[BPPSA_PRODUCT_ONES] = !applies[BPPSA_PRODUCT_IDENTITY];
+    return BPPSA_OK;
+  }
   p->right = !is_scaling(p->a);
   applies[BPPSA_PRODUCT_DIAGONAL] = !p->right || is_diagonal(p->b);
   applies[BPPSA_PRODUCT_SLOTS] = (p->a->row_ptr != NULL && p->b->row_ptr != NULL) || p->config.symbolic;
@@ -212,8 +240,8 @@ static bppsa_status choose(bppsa_product *p, bool applies[BPPSA_PRODUCT_KINDS]) 
     }
   }
   if (!applies[best]) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "product: kind %s does not apply to these patterns, expected slots or auto",
-                      kinds[best].name);
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "product: kind %s does not apply to these patterns, expected %s or auto",
+                      kinds[best].name, has_ones(p) ? "ones" : "slots");
   }
   p->info.kind = best;
   return BPPSA_OK;
@@ -242,6 +270,9 @@ static bppsa_status plan_slots(bppsa_product *p) {
 static bppsa_status fill(bppsa_product *p, bool known) {
   const bool slots = p->info.kind == BPPSA_PRODUCT_SLOTS;
   BPPSA_TRY(check_limit(p, plan_bytes(p, p->info.kind) + scratch_bytes(p, p->info.kind)));
+  if (p->info.kind == BPPSA_PRODUCT_ONES) {
+    return bppsa_product_ones_fill(p, true);
+  }
   if (known) {
     BPPSA_TRY(bppsa_csr_expand(&p->pattern, p->threads));
   }
@@ -263,6 +294,13 @@ static bppsa_status fill(bppsa_product *p, bool known) {
   return kinds[p->info.kind].plan != NULL ? kinds[p->info.kind].plan(p) : BPPSA_OK;
 }
 
+/* Writes C's columns alone. */
+static bppsa_status fill_columns(bppsa_product *p) {
+  BPPSA_TRY(bppsa_product_cut(p));
+  p->pattern.col = bppsa_alloc((size_t)p->pattern.nnz * sizeof *p->pattern.col);
+  return p->pattern.col == NULL ? BPPSA_ERR_MEMORY : bppsa_product_fill_rows(p, false);
+}
+
 static bppsa_status plan(bppsa_product *p) {
   bool known = false, applies[BPPSA_PRODUCT_KINDS] = {false};
   BPPSA_TRY(count(p, &known));
@@ -278,9 +316,7 @@ static bppsa_status plan(bppsa_product *p) {
     BPPSA_TRY(fill(p, known));
   } else if (p->pattern.col == NULL && p->pattern.row_ptr != NULL) { /* a later product looks at its columns */
     BPPSA_TRY(check_limit(p, plan_bytes(p, BPPSA_PRODUCT_DIAGONAL)));
-    BPPSA_TRY(bppsa_product_cut(p));
-    p->pattern.col = bppsa_alloc((size_t)p->pattern.nnz * sizeof *p->pattern.col);
-    BPPSA_TRY(p->pattern.col == NULL ? BPPSA_ERR_MEMORY : bppsa_product_fill_rows(p, false));
+    BPPSA_TRY(has_ones(p) ? bppsa_product_ones_fill(p, false) : fill_columns(p));
   }
   const bool identity = p->info.kind == BPPSA_PRODUCT_IDENTITY;
   p->info.nnz = p->pattern.nnz;
@@ -309,6 +345,9 @@ bppsa_status bppsa_product_create(const bppsa_csr *a, const bppsa_csr *b, const 
   }
   if (config->dtype != BPPSA_F32 && config->dtype != BPPSA_F64) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "product: dtype %s, expected f32 or f64", bppsa_dtype_name(config->dtype));
+  }
+  if ((a->ones != NULL || b->ones != NULL) && bppsa_device_get_kind(device) == BPPSA_CUDA) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "product: ones beside entries on a GPU, expected a processor");
   }
   bppsa_product *p = bppsa_calloc(1, sizeof *p);
   if (p == NULL) {
@@ -341,6 +380,8 @@ void bppsa_product_destroy(bppsa_product *p) {
   bppsa_free(p->tasks);
   bppsa_free(p->slots16);
   bppsa_free(p->slots32);
+  bppsa_free(p->twice_ptr);
+  bppsa_free(p->twice);
   bppsa_free(p->bands);
   bppsa_free(p->run_ptr);
   bppsa_free(p->runs);

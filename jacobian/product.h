@@ -18,6 +18,8 @@
  *                                                                 index for a multiply-add
  *   slots      any patterns (Gustavson)                           c[slot[t++]] += a b: stores an index of 2 or 4 bytes for each
  *                                                                 multiply-add
+ *   ones       a factor has ones beside its entries (csr.h); on   the same; where one of the two is a one, c[slot[t++]] += the
+ *              a CPU                                              other
  */
 #ifndef BPPSA_JACOBIAN_PRODUCT_H
 #define BPPSA_JACOBIAN_PRODUCT_H
@@ -36,6 +38,7 @@ typedef enum {
   BPPSA_PRODUCT_SLOTS,
   BPPSA_PRODUCT_DENSE,
   BPPSA_PRODUCT_CONV,
+  BPPSA_PRODUCT_ONES,
   BPPSA_PRODUCT_KINDS
 } bppsa_product_kind;
 
@@ -51,7 +54,7 @@ typedef struct {
 typedef struct {
   bppsa_product_kind kind;
   int64_t nnz;             /* of C */
-  int64_t pair_flops;      /* 2 x matching pairs a_ik b_kj; 0 with an identity */
+  int64_t pair_flops;      /* 2 x matching pairs a_ik b_kj of entries that are no ones; 0 with an identity */
   int64_t executed_flops;  /* of a pass over one sample: 2 for each multiplication; tiles on a GPU count their padding */
   int64_t plan_bytes;      /* patterns and indices, in host memory and on a GPU */
   int64_t workspace_bytes; /* scratch; it serves any batch */
@@ -65,7 +68,7 @@ bppsa_product_config bppsa_product_config_default(void);
 
 /* Plans C = A B, A m x k, B k x n. The patterns are borrowed and must outlive the plan. ERR_SHAPE: the inner extents differ;
  * ERR_ARGUMENT: an unknown kind, or more memory than the limit (the message says how much); ERR_UNSUPPORTED: the kind does not
- * apply, or a dtype other than f32 and f64; ERR_MEMORY; ERR_CUDA. */
+ * apply, ones beside entries on a GPU, or a dtype other than f32 and f64; ERR_MEMORY; ERR_CUDA. */
 bppsa_status bppsa_product_create(const bppsa_csr *a, const bppsa_csr *b, const bppsa_product_config *config,
                                   const bppsa_device *device, bppsa_product **product);
 void bppsa_product_destroy(bppsa_product *product); /* NULL is legal */

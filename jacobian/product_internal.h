@@ -100,6 +100,10 @@ struct bppsa_product {
   uint16_t *slots16; /* slots: for each pair the place in the row of C; one of the two arrays is NULL */
   int32_t *slots32;
   int64_t widest; /* most entries in a row of C */
+  /* ones: additions into entries of C, which have the slots above; and for each row of C the slots that several ways of ones reach,
+   * once for every way (twice NULL: there are none) */
+  int64_t sums, *twice_ptr;
+  int32_t *twice;
   int64_t band_count;
   product_band *bands;
   int64_t *run_ptr; /* conv: first run of each position x, size S_A.rows + 1 */
@@ -122,6 +126,13 @@ bppsa_status bppsa_product_count_rows(const bppsa_csr *a, const bppsa_csr *b, in
 bppsa_status bppsa_product_fill_rows(bppsa_product *p, bool slots);
 /* Cuts the rows into tasks with about equal numbers of pairs. */
 bppsa_status bppsa_product_cut(bppsa_product *p);
+
+/* ---- ones beside entries (product_ones.c) ---- */
+
+/* Counts the pairs of entries and C's rows, and cuts the rows into tasks. An identity makes C a copy of the other factor. */
+bppsa_status bppsa_product_ones_count(bppsa_product *p);
+/* Writes the columns of C and of its ones; with slots also the places of all sums, and scratch. */
+bppsa_status bppsa_product_ones_fill(bppsa_product *p, bool slots);
 
 /* ---- structure (product_blocks.c) ---- */
 

@@ -1,4 +1,4 @@
-/* The family of convolutional networks: a chain of operators, whose last one is the head, and a mask of its weights. */
+/* The family of convolutional networks: a chain or a graph of operators, whose last one is the head, and a mask of its weights. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -277,10 +277,22 @@ static uLong layer_checksum(uLong sum, const bppsa_cnn_layer *layer) {
   return crc32_z(sum, (const Bytef *)layer->prefix, strlen(layer->prefix) + 1);
 }
 
+/* The same for what makes a layer one of a graph. */
+static uLong input_checksum(uLong sum, const bppsa_cnn_network *layers, int64_t i) {
+  const bppsa_cnn_layer *layer = &layers->layers[i];
+  const int64_t numbers[] = {(int64_t)layer->node, layer->first, bppsa_cnn_input_count(layers, i)};
+  sum = checksum(sum, (int64_t)(sizeof numbers / sizeof numbers[0]), numbers);
+  for (int64_t k = 0; k < bppsa_cnn_input_count(layers, i); ++k) {
+    sum = checksum(sum, 1, &(int64_t){bppsa_cnn_input_of(layers, i, k)});
+  }
+  return sum;
+}
+
 static const char *identity(const bppsa_network *network, char *text, size_t size) {
   uLong layers = checksum(crc32_z(0, NULL, 0), 3, network->layers.in), masks = crc32_z(0, NULL, 0);
   for (int64_t i = 0; i < network->layers.count; ++i) {
     layers = layer_checksum(layers, &network->layers.layers[i]);
+    layers = bppsa_cnn_is_graph(&network->layers) ? input_checksum(layers, &network->layers, i) : layers;
   }
   for (int64_t i = 0; i < network->mask_count; ++i) {
     const bppsa_named_view *m = &network->masks[i];

@@ -349,7 +349,8 @@ static bppsa_status open_file(const char *path, bppsa_oracle_model *model) {
                                    : bppsa_oracle_model_parse(path, document, model);
   json_decref(document);
   if (is_network && status == BPPSA_OK) {
-    status = of_network(&network, 1, model);
+    status = bppsa_cnn_require_chain(&network, "the oracle");
+    status = status == BPPSA_OK ? of_network(&network, 1, model) : bppsa_input_status(status);
     snprintf(model->name, sizeof model->name, "%s", network.name);
     bppsa_cnn_network_free(&network);
   }

@@ -123,10 +123,10 @@ typedef struct {
   int64_t compared, mended, longest;
 } bppsa_backward_need;
 
-/* The warm-up of a CPU's next pass, from the present one. It grows by the longest mend where half of the chunks or more needed
- * one, but to no more than a chunk, because rounds of mending are as cheap from there on. It shrinks by an eighth where none
- * did, because a few mends cost less than warm-ups of all chunks. On a GPU the last kernel of a pass decides, by a rule of its
- * own: W grows if any chunk was mended, and otherwise shrinks by one step. The host does not wait for it. */
+/* The warm-up of a CPU's next pass, from the present one. It grows by the longest mend where half of the chunks or more needed one,
+ * but to no more than a chunk, because rounds of mending are as cheap from there on. It shrinks by an eighth where none did,
+ * because a few mends cost less than warm-ups of all chunks. On a GPU the last kernel of a pass decides, by a rule of its own: W
+ * grows if any chunk was mended, and otherwise shrinks by one step. The host does not wait for it. */
 int64_t bppsa_backward_next_warm_up(const bppsa_backward_plan *plan, int64_t seq_len, int64_t warm_up,
                                     const bppsa_backward_need *need);
 

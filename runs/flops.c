@@ -100,16 +100,42 @@ static const uint8_t *mask_of(const bppsa_flops *f, int64_t i) {
   return weight >= 0 ? f->masks.bytes[weight] : NULL;
 }
 
+/* The entries of the transposed Jacobian of a layer that joins or splits tensors. */
+static double own_entries(const bppsa_flops *f, int64_t i) {
+  double entries = 0;
+  for (int64_t k = 0; k < bppsa_cnn_input_count(&f->network.layers, i); ++k) {
+    entries += (double)bppsa_cnn_part_of(&f->network.layers, i, k).count;
+  }
+  return entries;
+}
+
+/* Bytes of layer i's pattern where it stands beside ones; `entries` of its own are spelled out there. 0 where the live sets in front
+ * of it and behind it are single tensors. */
+static double element_bytes(const bppsa_flops *f, int64_t i, double entries) {
+  const bppsa_cnn_live *live = &f->elements.live;
+  bool own;
+  if (bppsa_cnn_live_is_own(live, &f->network.layers, i + 1)) {
+    return 0;
+  }
+  const double ones = (double)bppsa_cnn_live_ones(live, &f->network.layers, i + 1, &own);
+  return 16 * ((double)live->sizes[i] + 1) + 4 * (ones + (own ? entries : 0));
+}
+
 /* Sets *bytes to the least that layer i's pattern takes: offsets of 8 bytes and columns of 4, for its positions and, unless it is
  * symbolic, for all its rows. Where a mask leaves out weights, fewer entries are possible. */
 static bppsa_status pattern_bytes(const bppsa_flops *f, int64_t i, bool symbolic, double *bytes) {
   const bppsa_cnn_layer *layer = &f->network.layers.layers[i];
   const uint8_t *mask = mask_of(f, i);
   bppsa_op_size size;
+  if (layer->node != BPPSA_CNN_OPERATOR) {
+    *bytes = element_bytes(f, i, layer->node == BPPSA_CNN_MUL ? own_entries(f, i) : 0);
+    return BPPSA_OK;
+  }
   BPPSA_TRY(bppsa_op_count(&layer->op, &size));
   const int copies = layer->op.kind == BPPSA_OPERATOR_CONV2D ? 2 : 1; /* the generator of a convolution holds a pattern too */
   *bytes = copies * (8 * ((double)size.position_rows + 1) + 4 * (double)size.position_entries);
   if (symbolic) {
+    *bytes += element_bytes(f, i, 0);
     return BPPSA_OK;
   }
   double kept = 0, entries = (double)size.entries;
@@ -118,7 +144,8 @@ static bppsa_status pattern_bytes(const bppsa_flops *f, int64_t i, bool symbolic
   }
   kept *= (double)(layer->out[1] * layer->out[2]);
   entries = mask != NULL && kept < entries ? kept : entries;
-  *bytes += 8 * ((double)bppsa_cnn_size(&f->network.layers, i) + 1) + 4 * entries;
+  *bytes += 8 * ((double)layer->op.in[0] * (double)layer->op.in[1] * (double)layer->op.in[2] + 1) + 4 * entries;
+  *bytes += element_bytes(f, i, entries);
   return BPPSA_OK;
 }
 
@@ -142,20 +169,35 @@ static bppsa_status check_memory(const bppsa_flops_request *request, const bppsa
                    f->network.name, all, largest, f->names[worst], limit);
 }
 
+/* What the table says about layer i, whose pattern is made. */
+static bppsa_flops_operator operator_of(const bppsa_flops *f, int64_t i) {
+  const bppsa_csr *own = f->patterns[i];
+  if (own != NULL) {
+    return (bppsa_flops_operator){.rows = own->rows, .cols = own->cols, .nnz = (double)own->nnz};
+  }
+  bppsa_flops_operator made = {.cols = bppsa_cnn_size(&f->network.layers, i + 1), .nnz = own_entries(f, i)};
+  for (int64_t k = 0; k < bppsa_cnn_input_count(&f->network.layers, i); ++k) {
+    made.rows += bppsa_cnn_size(&f->network.layers, bppsa_cnn_input_of(&f->network.layers, i, k) + 1);
+  }
+  return made;
+}
+
 /* Makes the generator of layer i, and destroys the one it had. */
 static bppsa_status make_pattern(bppsa_flops *f, int64_t i, const uint8_t *mask, bool symbolic) {
   bppsa_jacobian_destroy(f->jacobians[i]);
   f->jacobians[i] = NULL;
-  BPPSA_TRY(bppsa_jacobian_create(&f->network.layers.layers[i].op, mask, symbolic, f->device, &f->jacobians[i]));
-  f->patterns[i] = bppsa_jacobian_pattern(f->jacobians[i]);
-  f->operators[i] =
-      (bppsa_flops_operator){.rows = f->patterns[i]->rows, .cols = f->patterns[i]->cols, .nnz = (double)f->patterns[i]->nnz};
+  if (f->network.layers.layers[i].node == BPPSA_CNN_OPERATOR) {
+    BPPSA_TRY(bppsa_jacobian_create(&f->network.layers.layers[i].op, mask, symbolic, f->device, &f->jacobians[i]));
+    f->patterns[i] = bppsa_jacobian_pattern(f->jacobians[i]);
+  }
+  f->operators[i] = operator_of(f, i);
   return BPPSA_OK;
 }
 
 /* Makes all patterns by structure, counts BP over them, then leaves out the masked weights. */
 static bppsa_status make_patterns(const bppsa_flops_request *request, bppsa_flops *f) {
   const bool symbolic = !f->pruned && !f->request.values;
+  BPPSA_TRY(bppsa_cnn_elements_create(&f->network.layers, request->input_grad, &f->elements));
   BPPSA_TRY(check_memory(request, f, symbolic));
   for (int64_t i = 0; i < f->count; ++i) {
     BPPSA_TRY(make_pattern(f, i, NULL, symbolic || mask_of(f, i) != NULL));
@@ -163,6 +205,7 @@ static bppsa_status make_patterns(const bppsa_flops_request *request, bppsa_flop
   BPPSA_TRY(bppsa_cnn_count_chain(&f->network.layers, f->patterns, request->input_grad, f->device, &f->unpruned));
   for (int64_t i = 0; i < f->count; ++i) {
     BPPSA_TRY(mask_of(f, i) != NULL ? make_pattern(f, i, mask_of(f, i), false) : BPPSA_OK);
+    BPPSA_TRY(bppsa_cnn_elements_set(&f->network.layers, i + 1, f->patterns[i], &f->elements));
   }
   return BPPSA_OK;
 }
@@ -173,7 +216,7 @@ static bppsa_status compact_layer(const bppsa_model *model, bppsa_flops *f, int6
   const int64_t size = (int64_t)bppsa_dtype_size(model->dtype);
   const int64_t weight = weight_of(f, i);
   bppsa_view x, y;
-  BPPSA_TRY(bppsa_cnn_activation(model, i - 1, &x));
+  BPPSA_TRY(bppsa_cnn_activation(model, bppsa_cnn_input_of(&f->network.layers, i, 0), &x));
   BPPSA_TRY(bppsa_cnn_activation(model, i, &y));
   bppsa_jacobian_operands operands = {.batch = 1,
                                       .weights = weight >= 0 ? f->masks.weights[weight].view.data : NULL,
@@ -267,41 +310,53 @@ static void find_critical(bppsa_flops *f) {
 /* ---- plans ---- */
 
 static bppsa_scan_config scan_config(const bppsa_flops_request *request, const bppsa_flops *f) {
+  const int64_t most = (int64_t)2 << 30, assumed = request->assumed_limit < most ? request->assumed_limit : most;
   bppsa_scan_config config = bppsa_scan_config_default();
   config.method = request->scan;
   config.element = BPPSA_ELEMENT_CSR;
   config.jacobians = f->count;
   config.dim = bppsa_cnn_size(&f->network.layers, f->count);
-  config.patterns = f->patterns;
+  config.patterns = f->elements.patterns;
   config.planner = f->device;
   config.symbolic = true;
   config.input = request->input_grad;
   config.batch = request->batch;
   config.memory_limit = request->memory_limit;
+  config.count_limit = request->memory_limit > 0 ? request->memory_limit : assumed;
   config.dtype = request->dtype;
   return config;
 }
 
+/* Makes the pattern of layer i for a sample, over live sets. The diagonals of mul keep their zeros. */
+static bppsa_status sample_layer(const bppsa_model *model, bppsa_flops *f, int64_t i, int64_t sample) {
+  const bppsa_csr *own = f->patterns[i];
+  double nnz = f->operators[i].nnz;
+  if (own != NULL) {
+    BPPSA_TRY(compact_layer(model, f, i, sample));
+    own = own->identity ? own : &f->compact[i];
+    nnz = (sample > 0 ? nnz : 0) + (double)own->nnz / (double)f->samples;
+  }
+  f->operators[i].nnz = nnz;
+  return bppsa_cnn_elements_set(&f->network.layers, i + 1, own, &f->sampled);
+}
+
 /* Counts every sample over its own patterns, all with the same number of up-levels. */
 static bppsa_status count_samples(const bppsa_model *model, bppsa_scan_config config, bppsa_flops *f) {
-  const bppsa_csr **own = bppsa_calloc(f->count, sizeof *own);
-  bppsa_status status = own == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
-  config.patterns = own;
+  bppsa_cnn_elements_free(&f->sampled);
+  bppsa_status status = bppsa_cnn_elements_create(&f->network.layers, config.input, &f->sampled);
+  config.patterns = f->sampled.patterns;
   for (int64_t sample = 0; status == BPPSA_OK && sample < f->samples; ++sample) {
-    for (int64_t i = 0; status == BPPSA_OK && i < f->count; ++i) {
-      status = compact_layer(model, f, i, sample);
-      own[i] = f->patterns[i]->identity ? f->patterns[i] : &f->compact[i];
-      f->operators[i].nnz = (sample > 0 ? f->operators[i].nnz : 0) + (double)own[i]->nnz / (double)f->samples;
-    }
-    bppsa_scan_plan_destroy(f->plan);
+    bppsa_scan_plan_destroy(f->plan); /* it borrows the patterns of the sample before */
     f->plan = NULL;
+    for (int64_t i = 0; status == BPPSA_OK && i < f->count; ++i) {
+      status = sample_layer(model, f, i, sample);
+    }
     status = status == BPPSA_OK ? bppsa_scan_plan_create(&config, &f->plan) : status;
     status = status == BPPSA_OK && sample == 0 ? reserve_steps(f->plan, f) : status;
     if (status == BPPSA_OK) {
       add_steps(f->plan, sample == 0, f);
     }
   }
-  bppsa_free((void *)own);
   BPPSA_TRY(status);
   divide_steps(f);
   f->totals = *bppsa_scan_plan_totals(f->plan);
@@ -479,6 +534,8 @@ void bppsa_flops_free(bppsa_flops *f) {
   for (int64_t i = 0; f->compact != NULL && i < f->count; ++i) {
     bppsa_csr_free(&f->compact[i]);
   }
+  bppsa_cnn_elements_free(&f->elements);
+  bppsa_cnn_elements_free(&f->sampled);
   bppsa_free(f->compact);
   bppsa_free((void *)f->names);
   bppsa_free((void *)f->jacobians);

@@ -3,6 +3,7 @@
 #ifndef BPPSA_RUNS_FLOPS_H
 #define BPPSA_RUNS_FLOPS_H
 
+#include "cnn/live.h"
 #include "cnn/work.h"
 #include "core/base/text.h"
 #include "jacobian/jacobian.h"
@@ -50,14 +51,16 @@ typedef struct {
   bool pruned;                   /* some weights are left out of the patterns */
   char note[BPPSA_WEIGHTS_NOTE]; /* from bppsa_weights_set, or "" */
   int64_t samples;
-  bppsa_masks masks; /* for all weights; empty where structure alone decides the patterns */
-  bppsa_jacobian **jacobians;
-  const bppsa_csr **patterns; /* known ahead of any input */
+  bppsa_masks masks;           /* for all weights; empty where structure alone decides the patterns */
+  bppsa_jacobian **jacobians;  /* NULL for layers that join or split tensors */
+  const bppsa_csr **patterns;  /* of the operators' own transposed Jacobians, known ahead of any input; NULL likewise */
+  bppsa_cnn_elements elements; /* the same over live sets: in a chain they are the operators' own */
   bppsa_flops_operator *operators;
-  bppsa_scan_plan *plan;      /* the plan that is asked for; it uses `patterns` or, with values, the first sample's */
-  bppsa_scan_plan *automatic; /* the plan that auto would choose over `patterns` */
+  bppsa_scan_plan *plan;      /* the plan that is asked for; it uses `elements` or, with values, the last sample's */
+  bppsa_scan_plan *automatic; /* the plan that auto would choose over `elements` */
   int64_t automatic_flops;    /* FLOPs on its critical path, by the patterns that are counted */
-  bppsa_csr *compact;         /* with values: the patterns of the current sample, where they are smaller, size count */
+  bppsa_csr *compact;         /* with values: the operators' patterns of the current sample, size count */
+  bppsa_cnn_elements sampled; /* with values: those of the current sample over live sets */
   int64_t step_count;
   bppsa_scan_step *steps; /* with counts and critical path; with values these are means over the samples */
   bppsa_scan_totals totals;

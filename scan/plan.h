@@ -67,6 +67,8 @@ typedef struct {
   const bppsa_device *planner;      /* where the scan will run: its threads plan the products, and it computes them */
   int64_t memory_limit; /* bytes of held products and their plans, on a GPU also of the mat-vecs' patterns; 0: no limit */
   bool symbolic;        /* count only: the plan cannot be executed */
+  /* symbolic: bytes of patterns that products with ones (jacobian/csr.h) need to be counted; 0: the memory limit holds for them */
+  int64_t count_limit;
 } bppsa_scan_config;
 
 /* blelloch with all levels, n = 0, f32, B = 1, dim = 1, K = 1, cpu; everything else zero. */
@@ -142,7 +144,7 @@ typedef struct {
   int64_t nnz;   /* of the result */
   int64_t flops; /* 2 for each matching pair, per sample; an affine mm includes its mat-vec */
   int64_t bytes; /* operands read and result written, per sample, without shared matrices; csr: with int32 columns */
-  bool copy;     /* csr: an operand is the identity, which is not multiplied: no FLOPs, and no product is counted */
+  bool copy;     /* csr: an operand is the identity, or has nothing but ones: no FLOPs, and no product is counted */
   const bppsa_product *product; /* csr, mm that is not dead: the product's plan */
 } bppsa_scan_step;
 

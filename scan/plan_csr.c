@@ -2,7 +2,8 @@
  * a product's operands must be planned before it.
  *
  * With C = A B the product a[i:m-1] ⋄ a[m:j] of elements is a[m:j] · a[i:m-1]. A product with the identity is the other
- * operand: nothing is multiplied and nothing is held. Dead products are counted: their patterns are kept, because further dead
+ * operand: nothing is multiplied and nothing is held. A product with a matrix of nothing but ones (csr.h) is held, but it only
+ * copies and adds, so it counts as a copy too. Dead products are counted: their patterns are kept, because further dead
  * products are made of them.
  *
  * Networks repeat their layers. Where products are only counted (a symbolic plan), products of equal patterns are planned once.
@@ -53,15 +54,21 @@ const bppsa_csr *bppsa_scan_csr_pattern(const bppsa_scan_plan *plan, int64_t fir
   return node < 0 ? NULL : bppsa_product_pattern(plan->nodes[node].product);
 }
 
+/* Bytes of entries, and of columns of ones; an identity is not read. */
+static int64_t pattern_bytes(const bppsa_csr *csr, int64_t entry) {
+  const int64_t ones = csr->ones != NULL ? csr->ones->nnz : 0;
+  return csr->identity ? 0 : csr->nnz * entry + ones * (int64_t)sizeof(int32_t);
+}
+
 void bppsa_scan_csr_cost(const bppsa_scan_plan *plan, bppsa_scan_step *step) {
   const int64_t size = (int64_t)bppsa_dtype_size(plan->config.dtype), entry = size + (int64_t)sizeof(int32_t);
   step->nnz = step->flops = step->bytes = 0;
   if (step->level->op == BPPSA_OP_MV) {
     const bppsa_csr *applied = bppsa_scan_csr_pattern(plan, step->first, step->last);
-    step->copy = applied != NULL && applied->identity;
+    step->copy = applied != NULL && bppsa_csr_only_ones(applied);
     step->nnz = step->m;
     step->flops = applied == NULL || step->copy ? 0 : 2 * applied->nnz;
-    step->bytes = (applied == NULL || step->copy ? 0 : applied->nnz * entry) + size * (step->m + step->k);
+    step->bytes = (applied == NULL ? 0 : pattern_bytes(applied, entry)) + size * (step->m + step->k);
     return;
   }
   const int64_t index = bppsa_scan_csr_find(plan, step->first, step->last);
@@ -72,10 +79,12 @@ void bppsa_scan_csr_cost(const bppsa_scan_plan *plan, bppsa_scan_step *step) {
   const bppsa_csr *left = bppsa_scan_csr_pattern(plan, step->first, step->split - 1);
   const bppsa_csr *right = bppsa_scan_csr_pattern(plan, step->split, step->last);
   step->product = node->dead ? NULL : node->product;
-  step->copy = left->identity || right->identity;
+  step->copy = bppsa_csr_only_ones(left) || bppsa_csr_only_ones(right);
   step->nnz = node->nnz;
   step->flops = node->flops;
-  step->bytes = step->copy ? 0 : entry * (left->nnz + right->nnz + node->nnz);
+  step->bytes = left->identity || right->identity ? 0
+                                                  : pattern_bytes(left, entry) + pattern_bytes(right, entry) +
+                                                        pattern_bytes(bppsa_product_pattern(node->product), entry);
 }
 
 /* ---- classes ---- */
@@ -87,11 +96,13 @@ static bool same_entries(const bppsa_csr *a, const bppsa_csr *b) {
 
 static bool same_pattern(const bppsa_csr *a, const bppsa_csr *b) {
   const bppsa_csr_blocks *x = a->blocks, *y = b->blocks;
-  if (a->identity != b->identity || (x == NULL) != (y == NULL) || !same_entries(a, b)) {
+  const bool ones = (a->ones == NULL) == (b->ones == NULL) && (a->ones == NULL || same_entries(a->ones, b->ones));
+  if (a->identity != b->identity || (x == NULL) != (y == NULL) || !ones || !same_entries(a, b)) {
     return false;
   }
-  return x == NULL || (x->groups == y->groups && x->row_channels == y->row_channels && x->col_channels == y->col_channels &&
-                       same_entries(&x->positions, &y->positions));
+  return x == NULL ||
+         (x->groups == y->groups && x->row_channels == y->row_channels && x->col_channels == y->col_channels &&
+          x->first_row == y->first_row && x->first_col == y->first_col && same_entries(&x->positions, &y->positions));
 }
 
 static bppsa_status make_classes(bppsa_scan_plan *plan) {
@@ -148,6 +159,11 @@ static bppsa_status add_bytes(bppsa_scan_plan *plan, const bppsa_product_info *i
              : BPPSA_OK;
 }
 
+/* Bytes that products with ones, which are counted over columns, may take; 0: any number. */
+static int64_t count_limit(const bppsa_scan_config *c) {
+  return c->count_limit > 0 ? c->count_limit : c->memory_limit;
+}
+
 static bppsa_status add_node(bppsa_scan_plan *plan, const bppsa_scan_step *step) {
   const bppsa_scan_config *c = &plan->config;
   const bppsa_csr *left = bppsa_scan_csr_pattern(plan, step->split, step->last);
@@ -168,7 +184,11 @@ static bppsa_status add_node(bppsa_scan_plan *plan, const bppsa_scan_step *step)
     node->product = plan->nodes[node->owner].product; /* NULL: the node's own, which is not made yet */
   }
   if (node->product == NULL) {
+    const bool ones = c->symbolic && (left->ones != NULL || right->ones != NULL) && count_limit(c) > 0;
+    const int64_t room = count_limit(c) - plan->counted;
+    config.memory_limit = ones ? (room > 0 ? room : 1) : config.memory_limit;
     BPPSA_TRY(bppsa_product_create(left, right, &config, c->planner, &node->product));
+    plan->counted += ones ? bppsa_product_get_info(node->product)->plan_bytes : 0;
   }
   ++plan->node_count;
   const bppsa_product_info *info = bppsa_product_get_info(node->product);

@@ -38,6 +38,7 @@ struct bppsa_scan_plan {
   int64_t *classes;           /* symbolic: of each pattern the first one that is the same, size n; otherwise NULL */
   int64_t node_count;
   bppsa_scan_node *nodes;         /* csr: every mat-mat, in execution order */
+  int64_t counted;                /* symbolic: bytes of patterns with ones that are spelled out to be counted */
   pthread_mutex_t multiplying;    /* csr: held by the executor that runs a product, because the products' scratch is the plan's */
   bppsa_device_kind planner_kind; /* csr: kind of the device for which the products are planned */
   int32_t planner_index;

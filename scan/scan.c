@@ -79,7 +79,7 @@ bppsa_status bppsa_scan_check_operands(const bppsa_scan_plan *plan, const bppsa_
   } else if (c->element == BPPSA_ELEMENT_CSR) {
     missing = o->values == NULL ? "values" : NULL;
     for (int64_t t = c->input ? 0 : 1; missing == NULL && t < c->jacobians; ++t) { /* J_1ᵀ is needed for g_0 only */
-      missing = o->values[t].data == NULL && !c->patterns[t]->identity ? "the values of an element" : NULL;
+      missing = o->values[t].data == NULL && !bppsa_csr_only_ones(c->patterns[t]) ? "the values of an element" : NULL;
     }
   } else if (o->jt == NULL) {
     missing = "transposed Jacobians";

@@ -39,7 +39,7 @@ static bppsa_status multiply(scan_csr *s, const bppsa_scan_operands *o, const bp
   const bppsa_scan_plan *plan = s->base.plan;
   const int64_t index = bppsa_scan_csr_find(plan, step->first, step->last);
   const bppsa_csr_values left = operand(s, o, step->split, step->last), right = operand(s, o, step->first, step->split - 1);
-  if (step->copy) {
+  if (s->held[index] == NULL) { /* an operand is the identity */
     s->values[index] = bppsa_scan_csr_pattern(plan, step->split, step->last)->identity ? right : left;
     return BPPSA_OK;
   }

@@ -163,10 +163,11 @@ def reference_of(net, x, y, masks):
     return out
 
 
-def check(program, folder, word, net, x, y, dtype, masks=None, methods=METHODS):
+def check(program, folder, word, net, x, y, dtype, masks=None, methods=METHODS, excuse=lambda *_: False):
     """Compares every method's gradients with PyTorch's.
 
-    Returns the largest residual, or infinity after a line that names the case.
+    excuse: is asked about a residual beyond the bound, with (name, residual, net, x, y, dtype, masks). Returns the largest residual
+    that needed no excuse, or infinity after a line that names the case.
     """
     masks, path = masks or {}, lambda name: os.path.join(folder, name)
     net = net.to(dtype)
@@ -189,6 +190,8 @@ def check(program, folder, word, net, x, y, dtype, masks=None, methods=METHODS):
         assert set(got) == set(reference), (set(got), set(reference))
         for name in reference:
             r = residual(got[name], reference[name], float(info.eps), float(info.tiny), len(net.modules_))
+            if not r < 30 and excuse(name, r, net, x, y, dtype, masks):
+                continue
             if not r < 30:
                 print(f"FAILED {word} {dtype} B {len(x)} {' '.join(method)}: {name}: residual {r:.1f}: {json.dumps(net.network)}")
                 return math.inf

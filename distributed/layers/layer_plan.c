@@ -399,6 +399,7 @@ bppsa_status bppsa_layer_plan_create(const bppsa_cnn_network *network, bppsa_lay
                                      bppsa_layer_plan **plan) {
   BPPSA_REQUIRE(network != NULL && network->count >= 1 && plan != NULL);
   BPPSA_REQUIRE((unsigned)strategy < BPPSA_LAYERS_COUNT && ranks >= 1);
+  BPPSA_TRY(bppsa_cnn_require_chain(network, "ranks that share its layers"));
   bppsa_layer_plan *p = bppsa_calloc(1, sizeof *p);
   if (p == NULL) {
     return BPPSA_ERR_MEMORY;

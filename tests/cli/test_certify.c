@@ -214,26 +214,36 @@ static void assert_same_curve(const json_t *a, const json_t *b) {
   }
 }
 
+/* Lengths of the samples, and where they begin anew. */
+static void write_spans(void) {
+  bppsa_buffer lengths, resets;
+  assert_int_equal(bppsa_buffer_create(NULL, BPPSA_I64, 1, (int64_t[]){40}, &lengths), BPPSA_OK);
+  assert_int_equal(bppsa_buffer_create(NULL, BPPSA_U8, 2, (int64_t[]){40, 40}, &resets), BPPSA_OK);
+  for (int64_t i = 0; i < 40; ++i) {
+    ((int64_t *)lengths.view.data)[i] = 1 + i * 7 % 40;
+  }
+  for (int64_t i = 0; i < 40 * 40; ++i) {
+    ((uint8_t *)resets.view.data)[i] = i * 7 % 31 == 0;
+  }
+  assert_int_equal(bppsa_npy_save("N.npy", &lengths.view), BPPSA_OK);
+  assert_int_equal(bppsa_npy_save("R.npy", &resets.view), BPPSA_OK);
+  bppsa_buffer_free(&lengths);
+  bppsa_buffer_free(&resets);
+}
+
 /* Runs of every kind, with certificates of every step and without: the same bits, and the same checkpoint. A run goes on from
  * either checkpoint, with certificates or without, to the same weights. */
 static void test_same_bits(void **state) {
   (void)state;
-  const int64_t lengths[] = {40};
-  write_labels("N.npy", 1, lengths, -1, 0);
-  bppsa_buffer many;
-  assert_int_equal(bppsa_buffer_create(NULL, BPPSA_I64, 1, lengths, &many), BPPSA_OK);
-  for (int64_t i = 0; i < 40; ++i) {
-    ((int64_t *)many.view.data)[i] = 1 + i * 7 % 40;
-  }
-  assert_int_equal(bppsa_npy_save("N.npy", &many.view), BPPSA_OK);
-  bppsa_buffer_free(&many);
+  write_spans();
   static const char *const lines[] = {
       "rnn --backward bp --clip-norm 0.1",
       "gru --chunks 4 --layers 2 --dropout 0.3 --optimizer sgd --momentum 0.9",
       "lstm --backward-chunks 3 --bidirectional --layers 2 --loss all --lengths N.npy --dtype f64",
       "gru --backward-chunks 4 --forward-chunks 4 --warm-up 3 --loss all --validation 0.2 --threads 2",
       "rnn --backward-chunks 4 --lengths N.npy --no-bias --predict-ahead 2",
-      "lstm --backward scan --algorithm blelloch --dtype f64"};
+      "lstm --backward scan --algorithm blelloch --dtype f64",
+      "gru --backward-chunks 4 --loss all --resets R.npy"};
   for (size_t i = 0; i < sizeof lines / sizeof *lines; ++i) {
     const bool keeps = strstr(lines[i], "--predict-ahead") == NULL;
     const char *with = keeps ? "--checkpoint with" : "", *without = keeps ? "--checkpoint without" : "";

@@ -30,6 +30,43 @@ static void check_sums(const json_t *document) {
   assert_int_equal(baseline, get_integer(document, "baseline_flops"));
 }
 
+/* A residual block of docs/networks.md, by hand: a 3 x 3 convolution of 4 to 4 channels has 16 · 22² entries, the first one 12 · 22²;
+ * the identities of the sum and of the tensor that lives on beside three layers are no FLOPs. */
+static void test_graph(void **state) {
+  (void)state;
+  enum { CONV = 16 * 22 * 22, FIRST = 12 * 22 * 22, VALUES = 4 * 8 * 8 };
+  put_text("graph.json", "{\"input\": [3, 8, 8], \"layers\": ["
+                         "{\"name\": \"conv1\", \"op\": \"conv2d\", \"out\": 4, \"kernel\": 3, \"padding\": 1},"
+                         "{\"name\": \"relu1\", \"op\": \"relu\"},"
+                         "{\"name\": \"conv2\", \"op\": \"conv2d\", \"out\": 4, \"kernel\": 3, \"padding\": 1},"
+                         "{\"name\": \"relu2\", \"op\": \"relu\"},"
+                         "{\"name\": \"conv3\", \"op\": \"conv2d\", \"out\": 4, \"kernel\": 3, \"padding\": 1},"
+                         "{\"name\": \"add\", \"op\": \"add\", \"inputs\": [\"conv3\", \"relu1\"]},"
+                         "{\"name\": \"relu3\", \"op\": \"relu\"}, {\"name\": \"fc\", \"op\": \"linear\", \"out\": 10}]}");
+  static const int64_t entries[] = {FIRST, VALUES, CONV, VALUES, CONV, 0, VALUES};
+  for (int input = 0; input < 2; ++input) {
+    json_t *counted = run_json("flops graph.json --up-levels 2 --json%s", input == 1 ? " --input-grad" : "");
+    const json_t *operators = part(counted, "operators"), *totals = part(counted, "totals");
+    check_sums(counted);
+    for (size_t i = 0; i < 7; ++i) {
+      assert_int_equal(get_integer(json_array_get(operators, i), "baseline_flops"), i > 0 || input == 1 ? 2 * entries[i] : 0);
+    }
+    assert_int_equal(get_integer(json_array_get(operators, 5), "rows"), 2 * VALUES);
+    assert_int_equal(get_integer(json_array_get(operators, 5), "nnz"), 2 * VALUES);
+    assert_int_equal(get_integer(totals, "bp_flops"), 2 * (3 * VALUES + 2 * CONV + input * FIRST));
+    assert_int_equal(get_integer(totals, "mm_flops"), 2 * CONV); /* relu2 times conv2; conv3 times the sum only copies */
+    assert_int_equal(get_integer(counted, "weight_flops"), 2 * (FIRST + 2 * CONV));
+    assert_int_equal(get_integer(counted, "unpruned_baseline_flops"), get_integer(totals, "bp_flops"));
+    json_decref(counted);
+  }
+  json_t *value = run_json("flops graph.json --pattern value --up-levels 2 --json"), *plan = run_json("plan graph.json --json");
+  assert_true(get_integer(value, "baseline_flops") < get_integer(value, "unpruned_baseline_flops"));
+  assert_int_equal(get_integer(part(plan, "totals"), "bp_flops"), 2 * (3 * VALUES + 2 * CONV));
+  json_decref(value);
+  json_decref(plan);
+  assert_int_equal(remove("graph.json"), 0);
+}
+
 /* The facts' order of magnitude for 3 % of VGG-11's weights, seed 0: guaranteed 4e8 in mat-mat products and 5e8 on the critical
  * path, above unpruned BP's 2.3e8; by values 6e7 and below it. */
 static void test_vgg11(void **state) {
@@ -431,9 +468,10 @@ static void test_bad_requests(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_vgg11),        cmocka_unit_test(test_automatic), cmocka_unit_test(test_values),
-      cmocka_unit_test(test_zero_weights), cmocka_unit_test(test_plan),      cmocka_unit_test(test_linear_is_bp),
-      cmocka_unit_test(test_cells),        cmocka_unit_test(test_agreement), cmocka_unit_test(test_masks),
-      cmocka_unit_test(test_too_large),    cmocka_unit_test(test_drawings),  cmocka_unit_test(test_bad_requests)};
+      cmocka_unit_test(test_vgg11),        cmocka_unit_test(test_graph),        cmocka_unit_test(test_automatic),
+      cmocka_unit_test(test_values),       cmocka_unit_test(test_zero_weights), cmocka_unit_test(test_plan),
+      cmocka_unit_test(test_linear_is_bp), cmocka_unit_test(test_cells),        cmocka_unit_test(test_agreement),
+      cmocka_unit_test(test_masks),        cmocka_unit_test(test_too_large),    cmocka_unit_test(test_drawings),
+      cmocka_unit_test(test_bad_requests)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

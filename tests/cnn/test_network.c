@@ -113,6 +113,40 @@ static void test_short_members(void **state) {
   bppsa_cnn_network_free(&m);
 }
 
+#define L(name, op, inputs) "{\"name\": \"" name "\", \"op\": \"" op "\", \"inputs\": [" inputs "]},"
+#define SLICE(first, out) "{\"name\": \"s\", \"op\": \"slice\", \"first\": " first ", \"out\": " out "},"
+
+/* A file in any order is put in the first order in which every layer follows those that it reads. */
+static void test_graph(void **state) {
+  (void)state;
+  static const char *const order[] = {"b", "a", "m", "c", "s", "sum", "head"};
+  static const int64_t inputs[][3] = {{-1}, {0}, {1, 0}, {2, -1, 2}, {3}, {4, 1}, {5}}, channels[] = {3, 3, 3, 9, 3, 3, 10};
+  bppsa_cnn_network n, copy;
+  assert_int_equal(
+      parse(LAYERS(L("sum", "add", "\"s\", \"a\"") L("c", "concat", "\"m\", \"input\", \"m\"") SLICE("2", "3")
+                       L("b", "tanh", "\"input\"") L("a", "relu", "\"b\"")
+                           L("m", "mul",
+                             "\"a\", \"b\"") "{\"name\": \"head\", \"op\": \"linear\", \"out\": 10, \"inputs\": [\"sum\"]}"),
+            &n),
+      BPPSA_OK);
+  assert_true(bppsa_cnn_is_graph(&n));
+  assert_int_equal(bppsa_cnn_network_copy(&n, &copy), BPPSA_OK);
+  bppsa_cnn_network_free(&n);
+  assert_int_equal(copy.count, 7);
+  for (int64_t i = 0; i < 7; ++i) {
+    assert_string_equal(copy.layers[i].name, order[i]);
+    assert_int_equal(copy.layers[i].out[0], channels[i]);
+    const int64_t count = bppsa_cnn_input_count(&copy, i);
+    assert_int_equal(count, i == 3 ? 3 : i == 2 || i == 5 ? 2 : 1);
+    for (int64_t k = 0; k < count; ++k) {
+      assert_int_equal(bppsa_cnn_input_of(&copy, i, k), inputs[i][k]);
+    }
+  }
+  assert_string_equal(bppsa_cnn_layer_word(&copy.layers[4]), "slice");
+  assert_int_equal(copy.layers[4].first, 2);
+  bppsa_cnn_network_free(&copy);
+}
+
 /* What is wrong, the line's end, and the status. */
 static const struct {
   const char *text, *message;
@@ -137,6 +171,48 @@ static const struct {
      "layer 0: \"name\": 'abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz', expected 1 to 47", BPPSA_ERR_FORMAT},
     {LAYERS("{\"name\": \"r\", \"op\": \"relu\"}, {\"name\": \"r\", \"op\": \"tanh\"}"),
      "layer 'r': the name of layer 0 too, expected different names", BPPSA_ERR_FORMAT},
+    {LAYERS(L("r", "relu", "\"x\"") HEAD), "N.json: layer 'r': input 'x': no such layer, expected \"input\" or a layer's name",
+     BPPSA_ERR_FORMAT},
+    {LAYERS(L("relu1", "relu", "\"input\"") L("t", "tanh", "\"relu2\"") HEAD),
+     "input 'relu2': no such layer, expected \"input\" or", BPPSA_ERR_FORMAT},
+    {LAYERS(L("r", "relu", "") HEAD), "layer 'r': relu: \"inputs\": a list of 0, expected a list of layers' names",
+     BPPSA_ERR_FORMAT},
+    {LAYERS(L("r", "relu", "3") HEAD), "layer 'r': relu: \"inputs\": a list of 1, expected a list of layers' names",
+     BPPSA_ERR_FORMAT},
+    {LAYERS(L("r", "relu", "\"input\", \"input\"") HEAD), "layer 'r': relu: \"inputs\": 2 of them, expected one",
+     BPPSA_ERR_FORMAT},
+    {LAYERS(L("a", "add", "\"input\"") HEAD), "layer 'a': add: \"inputs\": 1 of them, expected two or more", BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"a\", \"op\": \"add\"}," HEAD), "layer 'a': add: \"inputs\": missing, expected a list of layers' names",
+     BPPSA_ERR_FORMAT},
+    {LAYERS(L("r", "relu", "\"t\"") L("t", "tanh", "\"r\"") "{\"name\": \"head\", \"op\": \"linear\", \"out\": 10, \"inputs\": "
+                                                            "[\"t\"]}"),
+     "N.json: no layer reads \"input\", expected one at least", BPPSA_ERR_FORMAT},
+    {LAYERS(L("a", "add", "\"input\", \"t\"") L("r", "relu", "\"a\"") L("t", "tanh", "\"r\"") HEAD),
+     "N.json: layer 't': its inputs lead back to it by 'r', expected layers without a circle", BPPSA_ERR_FORMAT},
+    {LAYERS(L("r", "relu", "\"r\"") L("t", "tanh", "\"input\"") L("a", "add", "\"r\", \"t\"") HEAD),
+     "layer 'r': its inputs lead back to it by 'r', expected", BPPSA_ERR_FORMAT},
+    {LAYERS(L("r", "relu", "\"input\"") L("t", "tanh", "\"input\"") HEAD),
+     "N.json: layer 'r': no layer reads it, expected one at least", BPPSA_ERR_FORMAT},
+    {LAYERS(L("r", "relu", "\"input\"") L("t", "add", "\"r\", \"head\"") HEAD),
+     "layer 't': reads 'head', the last layer of the file, expected none to read this head", BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"input\", \"op\": \"relu\"}," HEAD),
+     "layer 0: \"name\": 'input', the network's own input, expected another name", BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"c\", \"op\": \"conv2d\", \"out\": 4, \"kernel\": 1}," L("a", "add", "\"c\", \"input\"") HEAD),
+     "layer 'a': add: inputs 'c' of [4, 8, 6] and 'input' of [3, 8, 6], expected equal shapes", BPPSA_ERR_SHAPE},
+    {LAYERS("{\"name\": \"c\", \"op\": \"maxpool2d\", \"kernel\": 2}," L("a", "concat", "\"c\", \"input\"") HEAD),
+     "layer 'a': concat: inputs 'c' of [3, 4, 3] and 'input' of [3, 8, 6], expected images of equal height and width",
+     BPPSA_ERR_SHAPE},
+    {LAYERS(L("a", "mul", "\"input\", \"input\"") HEAD), "layer 'a': mul: input 'input' twice, expected different ones",
+     BPPSA_ERR_FORMAT},
+    {LAYERS(SLICE("1", "3") HEAD), "layer 's': slice: 3 channels from channel 1 on, expected some of the input's 3",
+     BPPSA_ERR_ARGUMENT},
+    {LAYERS(SLICE("-1", "1") HEAD), "slice: 1 channels from channel -1 on", BPPSA_ERR_ARGUMENT},
+    {LAYERS(SLICE("0", "0") HEAD), "slice: 0 channels from channel 0 on", BPPSA_ERR_ARGUMENT},
+    {LAYERS("{\"name\": \"s\", \"op\": \"slice\", \"first\": 1}," HEAD), "layer 's': slice: \"out\": missing", BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"r\", \"op\": \"relu\", \"first\": 1}," HEAD), "layer 'r': member \"first\" is unknown of relu",
+     BPPSA_ERR_FORMAT},
+    {LAYERS(SLICE("0", "1") "{\"name\": \"a\", \"op\": \"concat\", \"inputs\": [\"s\", \"input\"]}"),
+     "layer 'a': the last operator is concat, expected linear, the head", BPPSA_ERR_ARGUMENT},
     {LAYERS("{\"name\": \"r\"}"), "layer 'r': \"op\": missing, expected an operator's name", BPPSA_ERR_FORMAT},
     {LAYERS("{\"name\": \"r\", \"op\": \"softmax\"}"), "layer 'r': unknown operator 'softmax', expected one of conv2d",
      BPPSA_ERR_FORMAT},
@@ -166,23 +242,24 @@ static const struct {
     {LAYERS("{\"name\": \"c\", \"op\": \"conv2d\", \"out\": 6, \"kernel\": 3, \"padding\": -1}"),
      "layer 'c': conv2d: padding -1, expected 0 ..", BPPSA_ERR_ARGUMENT},
     {LAYERS("{\"name\": \"c\", \"op\": \"conv2d\", \"out\": 6, \"kernal\": 3}"),
-     "layer 'c': member \"kernal\" is unknown of conv2d, expected name, op, out, kernel, stride, padding, dilation, groups and "
+     "layer 'c': member \"kernal\" is unknown of conv2d, expected name, op, inputs, out, kernel, stride, padding, dilation, "
+     "groups and "
      "bias; did you mean kernel?",
      BPPSA_ERR_FORMAT},
     {LAYERS("{\"name\": \"r\", \"op\": \"leaky_relu\", \"negative_slope\": 3}"),
-     "member \"negative_slope\" is unknown of leaky_relu, expected name, op and slope", BPPSA_ERR_FORMAT},
+     "member \"negative_slope\" is unknown of leaky_relu, expected name, op, inputs and slope", BPPSA_ERR_FORMAT},
     {LAYERS("{\"name\": \"g\", \"op\": \"gelu\", \"approximate\": true}"),
      "layer 'g': gelu: \"approximate\": true, expected \"none\" or \"tanh\"", BPPSA_ERR_FORMAT},
     {LAYERS("{\"name\": \"g\", \"op\": \"gelu\", \"approximate\": \"erf\"}"),
      "layer 'g': gelu: \"approximate\": a text, expected \"none\" or \"tanh\"", BPPSA_ERR_FORMAT},
     {LAYERS("{\"name\": \"g\", \"op\": \"silu\", \"approximate\": \"none\"}"),
-     "member \"approximate\" is unknown of silu, expected name and op", BPPSA_ERR_FORMAT},
+     "member \"approximate\" is unknown of silu, expected name, op and inputs", BPPSA_ERR_FORMAT},
     {LAYERS("{\"name\": \"a\", \"op\": \"adaptive_avgpool2d\"}"),
      "layer 'a': adaptive_avgpool2d: \"size\": missing, expected a whole number, or two, [height, width]", BPPSA_ERR_FORMAT},
     {LAYERS("{\"name\": \"a\", \"op\": \"adaptive_avgpool2d\", \"size\": [3, 0]}"),
      "layer 'a': adaptive_avgpool2d: output size 0, expected 1 ..", BPPSA_ERR_ARGUMENT},
     {LAYERS("{\"name\": \"a\", \"op\": \"global_avgpool\", \"size\": 1}"),
-     "member \"size\" is unknown of global_avgpool, expected name and op", BPPSA_ERR_FORMAT},
+     "member \"size\" is unknown of global_avgpool, expected name, op and inputs", BPPSA_ERR_FORMAT},
     {LAYERS("{\"name\": \"b\", \"op\": \"batchnorm2d\", \"eps\": -1}"),
      "layer 'b': batchnorm2d: eps -1, expected a finite number of 0 or more", BPPSA_ERR_ARGUMENT},
     {LAYERS("{\"name\": \"b\", \"op\": \"batchnorm2d\", \"momentum\": null}"),
@@ -190,15 +267,15 @@ static const struct {
     {LAYERS("{\"name\": \"b\", \"op\": \"batchnorm2d\", \"momentum\": 1.5}"),
      "layer 'b': batchnorm2d: momentum 1.5, expected a number from 0 to 1", BPPSA_ERR_ARGUMENT},
     {LAYERS("{\"name\": \"b\", \"op\": \"batchnorm2d\", \"bias\": false}"),
-     "member \"bias\" is unknown of batchnorm2d, expected name, op, eps, momentum and affine", BPPSA_ERR_FORMAT},
+     "member \"bias\" is unknown of batchnorm2d, expected name, op, inputs, eps, momentum and affine", BPPSA_ERR_FORMAT},
     {LAYERS("{\"name\": \"d\", \"op\": \"dropout\", \"p\": 1}"), "layer 'd': dropout: p 1, expected a number from 0 to below 1",
      BPPSA_ERR_ARGUMENT},
     {LAYERS("{\"name\": \"d\", \"op\": \"dropout\", \"p\": \"half\"}"), "layer 'd': dropout: \"p\": a text, expected a number",
      BPPSA_ERR_FORMAT},
     {LAYERS("{\"name\": \"r\", \"op\": \"conv2\"}"),
      "unknown operator 'conv2', expected one of conv2d, linear, relu, leaky_relu, tanh, sigmoid, maxpool2d, avgpool2d, "
-     "flatten, relu6, hardsigmoid, hardswish, silu, gelu, adaptive_avgpool2d, global_avgpool, batchnorm2d and dropout; did you "
-     "mean conv2d?",
+     "flatten, relu6, hardsigmoid, hardswish, silu, gelu, adaptive_avgpool2d, global_avgpool, batchnorm2d, dropout, add, mul, "
+     "concat and slice; did you mean conv2d?",
      BPPSA_ERR_FORMAT},
     {"{\"input\": [1, 2, 3], \"layer\": [" HEAD "]}",
      "member \"layer\" is unknown, expected input and layers; did you mean layers?", BPPSA_ERR_FORMAT},
@@ -285,8 +362,9 @@ static void test_infer(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_builtins),      cmocka_unit_test(test_every_member),
-                                     cmocka_unit_test(test_short_members), cmocka_unit_test(test_bad_files),
-                                     cmocka_unit_test(test_memory),        cmocka_unit_test(test_infer)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_builtins),     cmocka_unit_test(test_graph),
+                                     cmocka_unit_test(test_every_member), cmocka_unit_test(test_short_members),
+                                     cmocka_unit_test(test_bad_files),    cmocka_unit_test(test_memory),
+                                     cmocka_unit_test(test_infer)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

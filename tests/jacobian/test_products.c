@@ -493,6 +493,173 @@ static void test_structure_alone(void **state) {
   bppsa_device_destroy(device);
 }
 
+/* ---- ones beside entries ---- */
+
+/* A random pattern with entries at `share` of its places, and with ones at `ones` of them; both may meet. */
+static bppsa_csr pattern_with_ones(int64_t rows, int64_t cols, int64_t share, int64_t ones) {
+  bppsa_csr made[2];
+  for (int k = 0; k < 2; ++k) {
+    const int64_t of = k == 0 ? share : ones;
+    assert_int_equal(bppsa_csr_create(rows, cols, rows * cols, &made[k]), BPPSA_OK);
+    made[k].nnz = 0;
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t c = 0; c < cols; ++c) {
+        if (below(100) < of) {
+          made[k].col[made[k].nnz++] = (int32_t)c;
+        }
+      }
+      made[k].row_ptr[r + 1] = made[k].nnz;
+    }
+  }
+  if (ones > 0) {
+    assert_int_equal(bppsa_csr_add_ones(&made[0], made[1].nnz), BPPSA_OK);
+    memcpy(made[0].ones->row_ptr, made[1].row_ptr, (size_t)(rows + 1) * sizeof *made[1].row_ptr);
+    memcpy(made[0].ones->col, made[1].col, (size_t)made[1].nnz * sizeof *made[1].col);
+  }
+  bppsa_csr_free(&made[1]);
+  return made[0];
+}
+
+/* The matrix of one sample; in `ways` how often each place is reached by ones alone (NULL: not wanted). */
+static double *spread(const bppsa_csr *csr, const double *values) {
+  double *dense = bppsa_calloc(csr->rows * csr->cols, sizeof *dense);
+  assert_non_null(dense);
+  for (int64_t r = 0; r < csr->rows; ++r) {
+    for (int64_t p = csr->row_ptr[r]; values != NULL && p < csr->row_ptr[r + 1]; ++p) {
+      dense[r * csr->cols + csr->col[p]] += values[p];
+    }
+    for (int64_t p = csr->ones != NULL ? csr->ones->row_ptr[r] : 0; csr->ones != NULL && p < csr->ones->row_ptr[r + 1]; ++p) {
+      dense[r * csr->cols + csr->ones->col[p]] += 1;
+    }
+  }
+  return dense;
+}
+
+/* C = A B at every place: its entries and ones together; ones where ones alone meet once. */
+static void check_ones(const bppsa_csr *a, const double *x, const bppsa_csr *b, const double *y, const bppsa_csr *c,
+                       const double *z) {
+  double *left = spread(a, x), *right = spread(b, y), *got = spread(c, z);
+  double *left_ones = spread(a, NULL), *right_ones = spread(b, NULL), *ones = spread(c, NULL);
+  for (int64_t r = 0; r < c->rows; ++r) {
+    for (int64_t col = 0; col < c->cols; ++col) {
+      double sum = 0, most = 0, ways = 0;
+      for (int64_t k = 0; k < a->cols; ++k) {
+        sum += left[r * a->cols + k] * right[k * b->cols + col];
+        most += fabs(left[r * a->cols + k] * right[k * b->cols + col]);
+        ways += left_ones[r * a->cols + k] * right_ones[k * b->cols + col];
+      }
+      assert_true(fabs(got[r * c->cols + col] - sum) <= 1e-13 * most);
+      assert_true((ones[r * c->cols + col] == 1) == (ways == 1));
+    }
+  }
+  double *const all[] = {left, right, got, left_ones, right_ones, ones};
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; ++i) {
+    bppsa_free(all[i]);
+  }
+}
+
+static void test_ones(void **state) {
+  (void)state;
+  enum { SAMPLES = 2 };
+  for (int i = 0; i < 60; ++i) {
+    const int64_t m = 1 + below(20), k = 1 + below(90), n = 1 + below(150), few = below(30);
+    bppsa_csr a = pattern_with_ones(m, k, below(30), i % 3 == 0 ? 0 : 1 + few);
+    bppsa_csr b = pattern_with_ones(k, n, below(30), i % 3 == 1 ? 0 : 1 + below(20));
+    double *x = uniform(300 + (uint64_t)i, SAMPLES * a.nnz + 1, 1), *y = uniform(400 + (uint64_t)i, SAMPLES * b.nnz + 1, 1),
+           *first = NULL;
+    int64_t pairs = 0;
+    for (int64_t p = 0; p < a.nnz; ++p) {
+      pairs += b.row_ptr[a.col[p] + 1] - b.row_ptr[a.col[p]];
+    }
+    for (int threads = 1; threads <= 3; threads += 2) { /* the bits are the same */
+      bppsa_device *device = cpu_device(threads);
+      const bppsa_product_config config = {.dtype = BPPSA_F64};
+      bppsa_product *p = NULL, *counted = NULL;
+      assert_int_equal(bppsa_product_create(&a, &b, &config, device, &p), BPPSA_OK);
+      assert_int_equal(
+          bppsa_product_create(&a, &b, &(bppsa_product_config){.dtype = BPPSA_F64, .symbolic = true}, device, &counted),
+          BPPSA_OK);
+      const bppsa_product_info *info = bppsa_product_get_info(p);
+      const bppsa_csr *c = bppsa_product_pattern(p);
+      computed[info->kind] += 1;
+      assert_int_equal(info->kind, BPPSA_PRODUCT_ONES);
+      assert_int_equal(info->pair_flops, 2 * pairs);
+      assert_int_equal(bppsa_csr_check(c), BPPSA_OK);
+      assert_true(c->ones == NULL || bppsa_csr_check(c->ones) == BPPSA_OK);
+      assert_true(bppsa_csr_same(c, bppsa_product_pattern(counted)));
+      double *z = bppsa_calloc(SAMPLES * c->nnz, sizeof *z);
+      assert_non_null(z);
+      assert_int_equal(bppsa_product_execute(p, SAMPLES, (bppsa_csr_values){x, a.nnz}, (bppsa_csr_values){y, b.nnz}, z),
+                       BPPSA_OK);
+      for (int sample = 0; sample < SAMPLES; ++sample) {
+        check_ones(&a, x + sample * a.nnz, &b, y + sample * b.nnz, c, z + sample * c->nnz);
+      }
+      if (threads == 1) {
+        first = z;
+      } else {
+        assert_memory_equal(first, z, (size_t)(SAMPLES * c->nnz) * sizeof *z);
+        bppsa_free(z);
+      }
+      bppsa_product_destroy(p);
+      bppsa_product_destroy(counted);
+      bppsa_device_destroy(device);
+    }
+    bppsa_free(first);
+    bppsa_free(x);
+    bppsa_free(y);
+    bppsa_csr_free(&a);
+    bppsa_csr_free(&b);
+  }
+}
+
+/* Out of memory and over the limit at every allocation; an identity beside ones is the other factor; a GPU refuses ones. */
+static void test_ones_requests(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(2), *tested = test_device(1);
+  bppsa_csr a = pattern_with_ones(9, 9, 20, 10), b = pattern_with_ones(9, 7, 20, 10), identity = pattern_with_ones(9, 9, 0, 0);
+  bppsa_product_config config = {.dtype = BPPSA_F32};
+  bppsa_product *p = NULL;
+  const int64_t blocks = bppsa_alloc_live();
+  bppsa_alloc_fail_at(0);
+  assert_int_equal(bppsa_product_create(&a, &b, &config, device, &p), BPPSA_OK);
+  const int64_t calls = bppsa_alloc_calls();
+  bppsa_product_destroy(p);
+  for (int64_t call = 1; call <= calls; ++call) {
+    bppsa_alloc_fail_at(call);
+    assert_int_equal(bppsa_product_create(&a, &b, &config, device, &p), BPPSA_ERR_MEMORY);
+    bppsa_alloc_fail_at(0);
+    assert_int_equal(bppsa_alloc_live(), blocks);
+  }
+  config.memory_limit = 100;
+  assert_int_equal(bppsa_product_create(&a, &b, &config, device, &p), BPPSA_ERR_ARGUMENT);
+  assert_message("the memory limit is 100");
+  config = (bppsa_product_config){.dtype = BPPSA_F32, .kind = BPPSA_PRODUCT_SLOTS};
+  assert_int_equal(bppsa_product_create(&a, &b, &config, device, &p), BPPSA_ERR_UNSUPPORTED);
+  assert_message("kind slots does not apply to these patterns, expected ones or auto");
+  config.kind = BPPSA_PRODUCT_AUTO;
+  bppsa_csr_free(&identity);
+  assert_int_equal(bppsa_csr_create(9, 9, 9, &identity), BPPSA_OK);
+  for (int64_t r = 0; r < 9; ++r) {
+    identity.row_ptr[r + 1] = r + 1;
+    identity.col[r] = (int32_t)r;
+  }
+  identity.identity = true;
+  assert_int_equal(bppsa_product_create(&identity, &b, &config, device, &p), BPPSA_OK);
+  assert_int_equal(bppsa_product_get_info(p)->kind, BPPSA_PRODUCT_IDENTITY);
+  assert_int_equal(bppsa_product_get_info(p)->pair_flops, 0);
+  assert_true(bppsa_csr_same(bppsa_product_pattern(p), &b));
+  bppsa_product_destroy(p);
+  if (bppsa_device_get_kind(tested) == BPPSA_CUDA) {
+    assert_int_equal(bppsa_product_create(&a, &b, &config, tested, &p), BPPSA_ERR_UNSUPPORTED);
+    assert_message("ones beside entries on a GPU, expected a processor");
+  }
+  bppsa_csr_free(&a);
+  bppsa_csr_free(&b);
+  bppsa_csr_free(&identity);
+  bppsa_device_destroy(device);
+  bppsa_device_destroy(tested);
+}
+
 /* ---- requests ---- */
 
 static factor random_factor(const bppsa_csr *csr, int64_t batch, bool shared, bppsa_dtype dtype) {
@@ -745,10 +912,12 @@ static void test_every_kind(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_scipy),           cmocka_unit_test(test_structures), cmocka_unit_test(test_wide),
-      cmocka_unit_test(test_structure_alone), cmocka_unit_test(test_groups),     cmocka_unit_test(test_tiles),
-      cmocka_unit_test(test_thin_bands),      cmocka_unit_test(test_wide_rows),  cmocka_unit_test(test_identity),
-      cmocka_unit_test(test_requests),        cmocka_unit_test(test_every_kind), cmocka_unit_test(test_threads_of_a_row)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_scipy),      cmocka_unit_test(test_structures),
+                                     cmocka_unit_test(test_wide),       cmocka_unit_test(test_structure_alone),
+                                     cmocka_unit_test(test_groups),     cmocka_unit_test(test_tiles),
+                                     cmocka_unit_test(test_thin_bands), cmocka_unit_test(test_wide_rows),
+                                     cmocka_unit_test(test_identity),   cmocka_unit_test(test_requests),
+                                     cmocka_unit_test(test_ones),       cmocka_unit_test(test_ones_requests),
+                                     cmocka_unit_test(test_every_kind), cmocka_unit_test(test_threads_of_a_row)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -492,8 +492,8 @@ static bppsa_status queue_layers(void *context) {
 }
 
 /* A seed of the last states is read where it stands, and nothing is cleared that nobody reads: a recorded backward pass is its
- * kernels, BP's walk, the scan's transition and carry besides. A launch adds the sums of all blocks only where there are many
- * (of the GRU's scan); otherwise the walk's last block does. Its gradients are those of the processor. */
+ * kernels, BP's walk, the scan's transition and carry besides. A launch adds the sums of all blocks only where there are many (of
+ * the GRU's scan); otherwise the walk's last block does. Its gradients are those of the processor. */
 static void test_nodes(void **state) {
   (void)state;
   for (int k = 0; k < 4; ++k) {

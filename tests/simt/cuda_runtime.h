@@ -13,9 +13,8 @@
  * that a missing wait shows. While a stream is captured its work is recorded with its predecessors, and any call that would wait or
  * allocate fails and spoils the capture, as on a real device; streams join a capture by an event, and must have come back when it
  * ends. A kernel that may begin early (core/compute/cluster.cuh) reads poison, until it waits, where the kernel in front of it in
- * its stream has changed memory; it must write nothing before, and no thread of it may end without having waited.
- * The work of a graph runs in the order in which it was queued and, every other time, in an order as far from that as its
- * events allow.
+ * its stream has changed memory; it must write nothing before, and no thread of it may end without having waited. The work of a
+ * graph runs in the order in which it was queued and, every other time, in an order as far from that as its events allow.
  */
 #ifndef BPPSA_TESTS_SIMT_CUDA_RUNTIME_H
 #define BPPSA_TESTS_SIMT_CUDA_RUNTIME_H

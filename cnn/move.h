@@ -1,0 +1,19 @@
+/* Moves values between tensors of a batch: copies, adds or multiplies a part of every sample. Internal. */
+#ifndef BPPSA_CNN_MOVE_H
+#define BPPSA_CNN_MOVE_H
+
+#include "core/base/view.h"
+
+typedef enum { BPPSA_MOVE_SET = 0, BPPSA_MOVE_ADD, BPPSA_MOVE_MULTIPLY } bppsa_move_how;
+
+/* A part of every sample: sample b's begins at data + b * stride reals. */
+typedef struct {
+  void *data;
+  int64_t stride;
+} bppsa_cnn_part_view;
+
+/* to = from, to += from, or to *= from for `count` values of each of `batch` samples. The parts must not overlap. */
+void bppsa_cnn_move(bppsa_move_how how, bppsa_dtype dtype, int32_t threads, int64_t batch, int64_t count,
+                    bppsa_cnn_part_view from, bppsa_cnn_part_view to);
+
+#endif

@@ -1,0 +1,227 @@
+/* The order of a graph's layers, and the shapes of their inputs. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cnn/network_internal.h"
+#include "core/base/alloc.h"
+
+/* The layers of a file on their way into a network. */
+typedef struct {
+  const char *where;
+  int64_t count;
+  const bppsa_cnn_entry *entries;
+  int64_t *order; /* the place in the file of the network's layer i, size count */
+  int32_t *place; /* the reverse: where a layer of the file went; -1: not yet */
+} ordering;
+
+static bppsa_status fail_layer(const ordering *o, int64_t i, bppsa_status status) {
+  return bppsa_fail_prefix(status, "%s: layer '%s'", o->where, o->entries[i].layer.name);
+}
+
+/* ---- chains ---- */
+
+static bool is_chain(int64_t count, const bppsa_cnn_entry *entries) {
+  for (int64_t i = 0; i < count; ++i) {
+    if (entries[i].layer.node != BPPSA_CNN_OPERATOR || entries[i].input_count != 1 || entries[i].inputs[0] != i - 1) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static bppsa_status add_chain(const ordering *o, bppsa_cnn_network *network) {
+  for (int64_t i = 0; i < o->count; ++i) {
+    bppsa_cnn_layer layer = o->entries[i].layer;
+    const bppsa_status status = bppsa_cnn_network_add(network, &layer);
+    BPPSA_TRY(status == BPPSA_OK ? BPPSA_OK : fail_layer(o, i, status));
+  }
+  return BPPSA_OK;
+}
+
+/* ---- readers and order ---- */
+
+/* Every layer but the head must be read, and so must the network's input; the head is read by none. */
+static bppsa_status check_readers(const ordering *o) {
+  int64_t *readers = bppsa_calloc(o->count + 1, sizeof *readers); /* of the input, then of the layers */
+  if (readers == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  bppsa_status status = BPPSA_OK;
+  const int64_t head = o->count - 1;
+  for (int64_t i = 0; i < o->count; ++i) {
+    for (int64_t k = 0; k < o->entries[i].input_count; ++k) {
+      ++readers[o->entries[i].inputs[k] + 1];
+      if (o->entries[i].inputs[k] == head && status == BPPSA_OK) {
+        status =
+            fail_layer(o, i,
+                       bppsa_fail(BPPSA_ERR_FORMAT, "reads '%s', the last layer of the file, expected none to read this head",
+                                  o->entries[head].layer.name));
+      }
+    }
+  }
+  if (status == BPPSA_OK && readers[0] == 0) {
+    status = bppsa_fail(BPPSA_ERR_FORMAT, "%s: no layer reads \"input\", expected one at least", o->where);
+  }
+  for (int64_t i = 0; status == BPPSA_OK && i < head; ++i) {
+    if (readers[i + 1] == 0) {
+      status = fail_layer(o, i, bppsa_fail(BPPSA_ERR_FORMAT, "no layer reads it, expected one at least"));
+    }
+  }
+  bppsa_free(readers);
+  return status;
+}
+
+/* The first input of layer i that is not in order yet, or -1. */
+static int64_t waits_for(const ordering *o, int64_t i) {
+  for (int64_t k = 0; k < o->entries[i].input_count; ++k) {
+    const int32_t input = o->entries[i].inputs[k];
+    if (input >= 0 && o->place[input] < 0) {
+      return input;
+    }
+  }
+  return -1;
+}
+
+/* Follows the layers that wait for each other until one comes again, which is in a circle. */
+static bppsa_status fail_circle(const ordering *o) {
+  int64_t at = 0;
+  while (o->place[at] >= 0) {
+    ++at;
+  }
+  for (int64_t i = 0; i < o->count; ++i) { /* so many steps end inside a circle */
+    at = waits_for(o, at);
+  }
+  return fail_layer(o, at,
+                    bppsa_fail(BPPSA_ERR_FORMAT, "its inputs lead back to it by '%s', expected layers without a circle",
+                               o->entries[waits_for(o, at)].layer.name));
+}
+
+/* Takes, again and again, the first layer of the file whose inputs are all in order. */
+static bppsa_status sort_layers(ordering *o) {
+  for (int64_t i = 0; i < o->count; ++i) {
+    o->place[i] = -1;
+  }
+  for (int64_t done = 0; done < o->count; ++done) {
+    int64_t next = 0;
+    while (next < o->count && (o->place[next] >= 0 || waits_for(o, next) >= 0)) {
+      ++next;
+    }
+    if (next == o->count) {
+      return fail_circle(o);
+    }
+    o->order[done] = next;
+    o->place[next] = (int32_t)done;
+  }
+  return BPPSA_OK;
+}
+
+/* ---- shapes ---- */
+
+static const char *name_of(const bppsa_cnn_network *network, int64_t layer) {
+  return layer < 0 ? "input" : network->layers[layer].name;
+}
+
+static const int64_t *shape_of(const bppsa_cnn_network *network, int64_t layer) {
+  return layer < 0 ? network->in : network->layers[layer].out;
+}
+
+/* Do the inputs of layer i agree, in channels too unless they are concatenated? */
+static bppsa_status check_inputs(const bppsa_cnn_network *network, int64_t i, const bppsa_cnn_layer *layer) {
+  const int64_t first = bppsa_cnn_input_of(network, i, 0), *expected = shape_of(network, first);
+  for (int64_t k = 1; k < bppsa_cnn_input_count(network, i); ++k) {
+    const int64_t input = bppsa_cnn_input_of(network, i, k), *shape = shape_of(network, input);
+    const bool channels = layer->node == BPPSA_CNN_CONCAT || shape[0] == expected[0];
+    if (!channels || shape[1] != expected[1] || shape[2] != expected[2]) {
+      char one[BPPSA_SHAPE_TEXT], other[BPPSA_SHAPE_TEXT];
+      return bppsa_fail(BPPSA_ERR_SHAPE, "%s: inputs '%s' of %s and '%s' of %s, expected %s", bppsa_cnn_layer_word(layer),
+                        name_of(network, first), bppsa_shape_text(3, expected, one, sizeof one), name_of(network, input),
+                        bppsa_shape_text(3, shape, other, sizeof other),
+                        layer->node == BPPSA_CNN_CONCAT ? "images of equal height and width" : "equal shapes");
+    }
+    for (int64_t before = 0; layer->node != BPPSA_CNN_CONCAT && before < k; ++before) {
+      if (bppsa_cnn_input_of(network, i, before) == input) {
+        return bppsa_fail(BPPSA_ERR_FORMAT, "%s: input '%s' twice, expected different ones", bppsa_cnn_layer_word(layer),
+                          name_of(network, input));
+      }
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* Sets the channels of the output; op.in is the shape of the first input. */
+static bppsa_status set_channels(const bppsa_cnn_network *network, int64_t i, bppsa_cnn_layer *layer) {
+  const int64_t *in = layer->op.in;
+  memcpy(layer->out, in, sizeof layer->out);
+  if (layer->node == BPPSA_CNN_CONCAT) {
+    layer->out[0] = 0;
+    for (int64_t k = 0; k < bppsa_cnn_input_count(network, i); ++k) { /* at most 2^31 inputs of 2^31 channels */
+      layer->out[0] += shape_of(network, bppsa_cnn_input_of(network, i, k))[0];
+    }
+  } else if (layer->node == BPPSA_CNN_SLICE) {
+    layer->out[0] = layer->op.out_channels;
+    if (layer->first < 0 || layer->out[0] < 1 || layer->first > in[0] || layer->out[0] > in[0] - layer->first) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "slice: %lld channels from channel %lld on, expected some of the input's %lld",
+                        (long long)layer->out[0], (long long)layer->first, (long long)in[0]);
+    }
+  }
+  bppsa_op whole = bppsa_op_default(BPPSA_OPERATOR_RELU); /* checks the number of values */
+  int64_t shape[3];
+  memcpy(whole.in, layer->out, sizeof whole.in);
+  return bppsa_op_shape(&whole, shape) == BPPSA_OK
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_SHAPE, "%s: more than 2147483647 values", bppsa_cnn_layer_word(layer));
+}
+
+/* Appends a layer whose inputs are there already. */
+static bppsa_status add_layer(bppsa_cnn_network *network, const bppsa_cnn_layer *from) {
+  bppsa_cnn_layer layer = *from;
+  const int64_t i = network->count;
+  memcpy(layer.op.in, shape_of(network, bppsa_cnn_input_of(network, i, 0)), sizeof layer.op.in);
+  if (layer.node == BPPSA_CNN_OPERATOR) {
+    BPPSA_TRY(bppsa_op_shape(&layer.op, layer.out));
+  } else {
+    BPPSA_TRY(check_inputs(network, i, &layer));
+    BPPSA_TRY(set_channels(network, i, &layer));
+  }
+  network->layers[network->count++] = layer;
+  return BPPSA_OK;
+}
+
+static bppsa_status add_graph(const ordering *o, bppsa_cnn_network *network) {
+  int64_t edges = 0;
+  for (int64_t i = 0; i < o->count; ++i) {
+    edges += o->entries[i].input_count;
+  }
+  network->input_ptr = bppsa_calloc(o->count + 1, sizeof *network->input_ptr);
+  network->inputs = bppsa_calloc(edges, sizeof *network->inputs);
+  if (network->input_ptr == NULL || network->inputs == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i < o->count; ++i) {
+    const bppsa_cnn_entry *entry = &o->entries[o->order[i]];
+    int32_t *inputs = network->inputs + network->input_ptr[i];
+    for (int64_t k = 0; k < entry->input_count; ++k) {
+      inputs[k] = entry->inputs[k] < 0 ? -1 : o->place[entry->inputs[k]];
+    }
+    network->input_ptr[i + 1] = network->input_ptr[i] + entry->input_count;
+    const bppsa_status status = add_layer(network, &entry->layer);
+    BPPSA_TRY(status == BPPSA_OK ? BPPSA_OK : fail_layer(o, o->order[i], status));
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_cnn_network_order(const char *where, int64_t count, const bppsa_cnn_entry *entries,
+                                     bppsa_cnn_network *network) {
+  ordering o = {.where = where, .count = count, .entries = entries};
+  if (is_chain(count, entries)) {
+    return add_chain(&o, network);
+  }
+  o.order = bppsa_calloc(count, sizeof *o.order);
+  o.place = bppsa_calloc(count, sizeof *o.place);
+  bppsa_status status = o.order == NULL || o.place == NULL ? BPPSA_ERR_MEMORY : check_readers(&o);
+  status = status == BPPSA_OK ? sort_layers(&o) : status;
+  status = status == BPPSA_OK ? add_graph(&o, network) : status;
+  bppsa_free(o.order);
+  bppsa_free(o.place);
+  return status;
+}
