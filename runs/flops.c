@@ -109,8 +109,8 @@ static double own_entries(const bppsa_flops *f, int64_t i) {
   return entries;
 }
 
-/* Bytes of layer i's pattern where it stands beside ones; `entries` of its own are spelled out there. 0 where the live sets in front
- * of it and behind it are single tensors. */
+/* Bytes of layer i's pattern where it stands beside ones; `entries` of its own are spelled out there. 0 where the live sets in
+ * front of it and behind it are single tensors. */
 static double element_bytes(const bppsa_flops *f, int64_t i, double entries) {
   const bppsa_cnn_live *live = &f->elements.live;
   bool own;

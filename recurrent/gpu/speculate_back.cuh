@@ -75,8 +75,9 @@ enum { BACK_GUESS = 1, BACK_REST = 2, BACK_ALL = 3, BACK_ROUND = 4 };
  * sample whose teams meet. */
 enum { BACK_TEAMS = 4, BACK_TEAM = 64, BACK_CLUSTER = 8 };
 
-/* Blocks of a sample, and their teams; those of a launch that only speculates, if there are more chunks than teams; otherwise 0. Of
- * a wide layer a team is a block or a cluster, `blocks` counts teams, and `rounds` launches of a single round follow speculation. */
+/* Blocks of a sample, and their teams; those of a launch that only speculates, if there are more chunks than teams; otherwise 0.
+ * Of a wide layer a team is a block or a cluster, `blocks` counts teams, and `rounds` launches of a single round follow
+ * speculation. */
 struct back_shape {
   int blocks, teams, guess_blocks, guess_teams, rounds;
 };

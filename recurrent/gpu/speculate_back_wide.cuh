@@ -1,9 +1,9 @@
 /* The parallel backward pass (recurrent/parallel_backward.h) of a wide layer, 32 < H <= 512: the phases of
  * speculate_back_kernel.cuh. speculate_back_wide_walk.cuh has the walks of its teams.
  *
- * Where a team is one block, up to eight teams of a sample form a cluster, and take all its chunks through all phases in one launch.
- * Otherwise, and for more chunks, speculation is a launch of its own with a team for each chunk; launches of single rounds may
- * follow; the last launch does what is left. Between launches memory holds how far a sample is (back_kept). */
+ * Where a team is one block, up to eight teams of a sample form a cluster, and take all its chunks through all phases in one
+ * launch. Otherwise, and for more chunks, speculation is a launch of its own with a team for each chunk; launches of single rounds
+ * may follow; the last launch does what is left. Between launches memory holds how far a sample is (back_kept). */
 #ifndef BPPSA_RECURRENT_GPU_SPECULATE_BACK_WIDE_CUH
 #define BPPSA_RECURRENT_GPU_SPECULATE_BACK_WIDE_CUH
 

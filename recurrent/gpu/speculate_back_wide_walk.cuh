@@ -1,6 +1,6 @@
 /* The walks of the parallel backward pass of a wide layer (speculate_back_wide.cuh): what walks a chunk of a sample is a team, the
- * block or the cluster that wide_kernels.cuh has for a sample, and its steps are computed as there. Deltas are written to memory, or
- * added to what is there, and products of matrices sum the weight gradients later.
+ * block or the cluster that wide_kernels.cuh has for a sample, and its steps are computed as there. Deltas are written to memory,
+ * or added to what is there, and products of matrices sum the weight gradients later.
  *
  * Decisions need |g_t|_inf of every step. So each unit sends its own |g_t| to all blocks, together with what W_hh is multiplied by,
  * and every warp finds the largest of all units. A number of the state behind a walk's last step is measured by two exchanges

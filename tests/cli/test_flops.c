@@ -30,8 +30,8 @@ static void check_sums(const json_t *document) {
   assert_int_equal(baseline, get_integer(document, "baseline_flops"));
 }
 
-/* A residual block of docs/networks.md, by hand: a 3 x 3 convolution of 4 to 4 channels has 16 · 22² entries, the first one 12 · 22²;
- * the identities of the sum and of the tensor that lives on beside three layers are no FLOPs. */
+/* A residual block of docs/networks.md, by hand: a 3 x 3 convolution of 4 to 4 channels has 16 · 22² entries, the first one
+ * 12 · 22²; the identities of the sum and of the tensor that lives on beside three layers are no FLOPs. */
 static void test_graph(void **state) {
   (void)state;
   enum { CONV = 16 * 22 * 22, FIRST = 12 * 22 * 22, VALUES = 4 * 8 * 8 };

@@ -376,6 +376,25 @@ static void test_wide_clusters(void **state) {
   assert_int_equal(unsetenv("SIMT_MOST_CLUSTER"), 0);
 }
 
+/* Differences of every size at boundaries, from those of no warm-up to those that are just too large, in chunks so short that they
+ * go on into the next ones: none may be dropped that shows beside BP's own rounding. */
+static void test_boundaries(void **state) {
+  (void)state;
+  enum { WARM_UPS = 9 };
+  for (int kind = 0; kind < CELLS; ++kind) {
+    int64_t rounds = 0, mended = 0;
+    for (int i = 0; i < WARM_UPS; ++i) {
+      problem p = problem_of(kind, 96, 1, 8, 8, 2 * i);
+      p.network.config.loss_all = true;
+      p.network.seed = 300 + (uint64_t)i;
+      const bppsa_backward_stats s = check(&p);
+      rounds = s.rounds > rounds ? s.rounds : rounds;
+      mended += s.mended;
+    }
+    assert_true(mended >= 7 * WARM_UPS / 2 && rounds >= (is_gpu() ? 2 : 1));
+  }
+}
+
 /* Chunks of a loss on the last step are silent: each walks a random vector, and then what comes from behind. An upper layer drops
  * none of it, because a layer below may make it grow, and may be left to BP. */
 static void test_silent(void **state) {
@@ -675,13 +694,12 @@ static void test_recording(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_nothing_to_mend), cmocka_unit_test(test_widths),
-                                     cmocka_unit_test(test_edges),           cmocka_unit_test(test_wide),
-                                     cmocka_unit_test(test_wide_paths),      cmocka_unit_test(test_wide_clusters),
-                                     cmocka_unit_test(test_wide_pause),      cmocka_unit_test(test_warm_ups),
-                                     cmocka_unit_test(test_silent),          cmocka_unit_test(test_comes_back),
-                                     cmocka_unit_test(test_many_chunks),     cmocka_unit_test(test_nonfinite),
-                                     cmocka_unit_test(test_pauses),          cmocka_unit_test(test_exact),
-                                     cmocka_unit_test(test_exact_inputs),    cmocka_unit_test(test_recording)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_nothing_to_mend), cmocka_unit_test(test_widths),     cmocka_unit_test(test_edges),
+      cmocka_unit_test(test_boundaries),      cmocka_unit_test(test_wide),       cmocka_unit_test(test_wide_paths),
+      cmocka_unit_test(test_wide_clusters),   cmocka_unit_test(test_wide_pause), cmocka_unit_test(test_warm_ups),
+      cmocka_unit_test(test_silent),          cmocka_unit_test(test_comes_back), cmocka_unit_test(test_many_chunks),
+      cmocka_unit_test(test_nonfinite),       cmocka_unit_test(test_pauses),     cmocka_unit_test(test_exact),
+      cmocka_unit_test(test_exact_inputs),    cmocka_unit_test(test_recording)};
   return cmocka_run_group_tests(tests, open_devices, close_devices);
 }
