@@ -97,8 +97,8 @@ bppsa_status bppsa_cnn_count_entries(const bppsa_cnn_layer *layer, const uint8_t
 void bppsa_cnn_graph_forward(const cnn *n, int64_t i);
 /* BP: begins a pass, in which g_n, the gradient of the last tensor, is set already. */
 void bppsa_cnn_graph_begin(const cnn *n);
-/* BP: adds to the gradients of the tensors that layer t - 1 reads what comes from its output, tensor t. The gradient of the network's
- * input is left out unless it is wanted. */
+/* BP: adds to the gradients of the tensors that layer t - 1 reads what comes from its output, tensor t. The gradient of the
+ * network's input is left out unless it is wanted. */
 void bppsa_cnn_graph_backward(const cnn *n, int64_t t);
 /* A scan: the values of J_tᵀ of a mul, whose inputs each get the product of the others. */
 void bppsa_cnn_graph_fill_mul(const cnn *n, int64_t t);

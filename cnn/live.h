@@ -1,8 +1,8 @@
 /* A network as a chain of live sets, which makes every graph a chain of scan elements.
  *
- * The layers stand in an order in which each comes behind those that it reads. Behind layer t stands the live set x_t: the tensors that
- * exist by then and that a later layer reads, one behind the other, the oldest first. Layer t + 1 turns x_t into x_{t+1}, so that the
- * gradients obey g_{t-1} = J_tᵀ g_t, as in a chain, with
+ * The layers stand in an order in which each comes behind those that it reads. Behind layer t stands the live set x_t: the
+ * tensors that exist by then and that a later layer reads, one behind the other, the oldest first. Layer t + 1 turns x_t into
+ * x_{t+1}, so that the gradients obey g_{t-1} = J_tᵀ g_t, as in a chain, with
  *
  *     J_tᵀ = the layer's own transposed Jacobian, from the rows of its inputs to the columns of its output,
  *            beside an identity for each tensor that lives on
@@ -11,8 +11,8 @@
  * they are not stored as values, not multiplied, and no FLOPs. add, concat, slice and flatten have nothing but ones, mul has a
  * diagonal for each input. In a chain every live set is one tensor, and J_tᵀ is the operator's own.
  *
- * Tensor 0 is the network's input and tensor i + 1 the output of layer i. The input is in x_0; in later live sets only if its gradient
- * is wanted.
+ * Tensor 0 is the network's input and tensor i + 1 the output of layer i. The input is in x_0; in later live sets only if its
+ * gradient is wanted.
  */
 #ifndef BPPSA_CNN_LIVE_H
 #define BPPSA_CNN_LIVE_H
@@ -58,8 +58,8 @@ typedef struct {
 
 /* Makes the live sets; the patterns are still NULL. Errors of bppsa_cnn_live_create. */
 bppsa_status bppsa_cnn_elements_create(const bppsa_cnn_network *network, bool input, bppsa_cnn_elements *elements);
-/* Sets the pattern of J_tᵀ, t >= 1. own: that of the operator, borrowed; NULL where the layer is add, mul, concat or slice. A pattern
- * known by its structure alone stays so. Values of J_tᵀ are in the order of own's. ERR_MEMORY. */
+/* Sets the pattern of J_tᵀ, t >= 1. own: that of the operator, borrowed; NULL where the layer is add, mul, concat or slice. A
+ * pattern known by its structure alone stays so. Values of J_tᵀ are in the order of own's. ERR_MEMORY. */
 bppsa_status bppsa_cnn_elements_set(const bppsa_cnn_network *network, int64_t t, const bppsa_csr *own,
                                     bppsa_cnn_elements *elements);
 void bppsa_cnn_elements_free(bppsa_cnn_elements *elements); /* a zeroed one is legal */

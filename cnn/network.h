@@ -1,8 +1,8 @@
 /* Convolutional networks as data: a chain or a graph of the operators of jacobian/op.h, on images [C][H][W].
  *
- * In a graph a layer may read any other layer's output, and an output may be read by several layers; four further operators join and
- * split tensors. The layers are kept in an order in which each comes behind those that it reads: the first such order by the file's
- * own. cnn/live.h says how a graph is a chain of live sets.
+ * In a graph a layer may read any other layer's output, and an output may be read by several layers; four further operators join
+ * and split tensors. The layers are kept in an order in which each comes behind those that it reads: the first such order by the
+ * file's own. cnn/live.h says how a graph is a chain of live sets.
  *
  * The last operator is linear: the head, which gives the scan its seed and is no element of it. Each operator in front of it is one
  * element (BPPSA §3.5, 4.3): with the seed LeNet-5 has 11 elements, VGG-11 22.
@@ -85,8 +85,8 @@ typedef struct {
   int64_t in[3];             /* C, H, W */
   int64_t count;             /* layers with the head; at least 1 */
   bppsa_cnn_layer *layers;   /* size count, owned */
-  /* A graph: layer i reads the outputs of layers inputs[input_ptr[i]] .. inputs[input_ptr[i + 1] - 1], all of them less than i, or -1
-   * for the network's input. Both are NULL for a chain, in which layer i reads i - 1. Owned */
+  /* A graph: layer i reads the outputs of layers inputs[input_ptr[i]] .. inputs[input_ptr[i + 1] - 1], all of them less than i,
+   * or -1 for the network's input. Both are NULL for a chain, in which layer i reads i - 1. Owned */
   int64_t *input_ptr;
   int32_t *inputs;
 } bppsa_cnn_network;
@@ -96,8 +96,8 @@ typedef struct {
 bppsa_status bppsa_cnn_network_builtin(const char *name, bppsa_cnn_network *network);
 /* Reads a network file. Messages name the file and the layer. ERR_FORMAT: not JSON, a member that is missing, unknown or of the
  * wrong type, an unknown operator, a name given twice, an input that is no layer, layers that read each other in a circle, a layer
- * that none reads; ERR_ARGUMENT, ERR_SHAPE: those of bppsa_op_shape, inputs whose shapes do not fit, and a network that does not end
- * with a linear operator; ERR_IO; ERR_MEMORY. */
+ * that none reads; ERR_ARGUMENT, ERR_SHAPE: those of bppsa_op_shape, inputs whose shapes do not fit, and a network that does not
+ * end with a linear operator; ERR_IO; ERR_MEMORY. */
 bppsa_status bppsa_cnn_network_load(const char *path, bppsa_cnn_network *network);
 /* The same for `size` bytes of text; `where` names their source in messages. */
 bppsa_status bppsa_cnn_network_parse(const char *where, const char *text, int64_t size, bppsa_cnn_network *network);

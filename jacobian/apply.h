@@ -12,7 +12,8 @@ extern "C" {
 typedef struct bppsa_apply bppsa_apply;
 
 /* The pattern is borrowed and must outlive the plan. It must have its columns or be the identity. dtype f32 or f64.
- * ERR_UNSUPPORTED: another dtype, on a GPU ones beside entries (csr.h), or more rows than a launch has blocks for; ERR_MEMORY with the bytes; ERR_CUDA. */
+ * ERR_UNSUPPORTED: another dtype, on a GPU ones beside entries (csr.h), or more rows than a launch has blocks for; ERR_MEMORY
+ * with the bytes; ERR_CUDA. */
 bppsa_status bppsa_apply_create(const bppsa_csr *csr, bppsa_dtype dtype, const bppsa_device *device, bppsa_apply **apply);
 void bppsa_apply_destroy(bppsa_apply *apply); /* NULL is legal */
 /* Bytes of GPU memory that a plan for this device holds; 0 on a CPU. */

@@ -70,8 +70,8 @@ int64_t bppsa_csr_bytes(const bppsa_csr *csr, bppsa_dtype dtype);
 /* Fraction of entries that are not in the pattern: 1 - nnz / (rows cols); 0 for an empty matrix. */
 double bppsa_csr_sparsity(const bppsa_csr *csr);
 
-/* Drops the entries whose values are zero: makes the pattern of one sample from a pattern without ones known ahead of time. The caller frees
- * *compact_values with bppsa_free. dtype f32 or f64. ERR_MEMORY. */
+/* Drops the entries whose values are zero: makes the pattern of one sample from a pattern without ones known ahead of time. The
+ * caller frees *compact_values with bppsa_free. dtype f32 or f64. ERR_MEMORY. */
 bppsa_status bppsa_csr_compact(const bppsa_csr *csr, bppsa_dtype dtype, const void *values, bppsa_csr *compact,
                                void **compact_values);
 

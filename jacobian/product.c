@@ -178,8 +178,8 @@ static bool has_ones(const bppsa_product *p) {
   return p->a->ones != NULL || p->b->ones != NULL;
 }
 
-/* Counts the pairs and C's entries, and finds C's structure or its row_ptr. Allocates nothing of C's size, unless C is a factor with
- * ones. */
+/* Counts the pairs and C's entries, and finds C's structure or its row_ptr. Allocates nothing of C's size, unless C is a factor
+ * with ones. */
 static bppsa_status count(bppsa_product *p, bool *known) {
   if (has_ones(p)) {
     BPPSA_TRY(spell_out(p, &p->a, &p->own_a));

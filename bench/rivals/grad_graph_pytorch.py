@@ -3,11 +3,11 @@
 
     bench/rivals/grad_graph_pytorch.py build/cpu/bppsa [--graphs N] [--json FILE]
 
-The graphs (300, or N) have residual blocks, branches, concatenations, products, slices, depthwise and grouped convolutions, pools and
-functions; half of them stand in a file in random order. They alternate between f32 and f64, and a third has masks. PyTorch's
+The graphs (300, or N) have residual blocks, branches, concatenations, products, slices, depthwise and grouped convolutions, pools
+and functions; half of them stand in a file in random order. They alternate between f32 and f64, and a third has masks. PyTorch's
 gradients (float64 autograd on the values as rounded to the dtype) are the reference. The gradients of every backward method of the
-program, with all up-levels and with 1, 2 and 3, must have a normalised residual ||g - ref|| / (||ref|| eps sqrt(n)) below 30, where n
-is the number of layers. A gradient of a few values may cancel almost completely, and then no arithmetic of that precision meets the
+program, with all up-levels and with 1, 2 and 3, must have a normalised residual ||g - ref|| / (||ref|| eps sqrt(n)) below 30, where
+n is the number of layers. A gradient of a few values may cancel almost completely, and then no arithmetic of that precision meets the
 bound: a residual beyond it is counted apart if it is within 30 times the residual that float64 itself gets when every weight and
 every input changes by one eps of the dtype, the largest of eight random changes.
 
@@ -88,8 +88,8 @@ def main():
     good = [r for r in results if r < math.inf]
     document = {"torch": torch.__version__, "graphs": len(results), "within_bounds": len(good), "methods": len(METHODS),
                 "largest_residual": max(good, default=0.0),
-                "beyond": [{"graph": g, "tensor": t, "residual": r, "sensitivity": s} for g, t, r, s in EXCUSED], "layers": sum(operators.values()),
-                "operators": dict(sorted(operators.items()))}
+                "beyond": [{"graph": g, "tensor": t, "residual": r, "sensitivity": s} for g, t, r, s in EXCUSED],
+                "layers": sum(operators.values()), "operators": dict(sorted(operators.items()))}
     if arguments.json:
         with open(arguments.json, "w") as file:
             file.write(json.dumps(document, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""Random networks that are graphs, as network files and as PyTorch modules. grad_graph_pytorch.py and flops_graph_scipy.py use them."""
+"""Random networks that are graphs, as network files and as PyTorch modules, for grad_graph_pytorch.py and flops_graph_scipy.py."""
 import random
 
 from grad_cnn_pytorch import FUNCTIONS, Chain

@@ -59,8 +59,8 @@ typedef struct {
   bppsa_layer_box *read;       /* [count + 1][ranks] */
 } bppsa_layer_plan;
 
-/* Makes a plan. ERR_ARGUMENT: more ranks than tiles, filters or channels; the message names the limit and the layer. ERR_UNSUPPORTED: a
- * graph. ERR_MEMORY. */
+/* Makes a plan. ERR_ARGUMENT: more ranks than tiles, filters or channels; the message names the limit and the layer.
+ * ERR_UNSUPPORTED: a graph. ERR_MEMORY. */
 bppsa_status bppsa_layer_plan_create(const bppsa_cnn_network *network, bppsa_layer_strategy strategy, int64_t ranks,
                                      bppsa_layer_plan **plan);
 void bppsa_layer_plan_destroy(bppsa_layer_plan *plan); /* NULL is legal */

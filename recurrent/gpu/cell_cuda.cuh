@@ -180,10 +180,10 @@ template <typename real> struct cell_launchers {
   bppsa_status (*products)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
   bppsa_status (*carry)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
   bppsa_status (*walk)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
-  /* The same as walk through one chunk, in parallel; H <= CHUNK_HIDDEN or `wide`. back_prepare finds, once for each device, the most
-   * blocks of a sample that form a cluster and the most teams of a block; of a wide layer (recurrent/gpu/speculate_back_wide.cuh) the
-   * most teams of a cluster, and 0 of a block. *most_cluster is 0 where the GPU has no room. first, last: is it the first, the last
-   * layer of the pass? */
+  /* The same as walk through one chunk, in parallel; H <= CHUNK_HIDDEN or `wide`. back_prepare finds, once for each device, the
+   * most blocks of a sample that form a cluster and the most teams of a block; of a wide layer
+   * (recurrent/gpu/speculate_back_wide.cuh) the most teams of a cluster, and 0 of a block. *most_cluster is 0 where the GPU has
+   * no room. first, last: is it the first, the last layer of the pass? */
   bppsa_status (*back_prepare)(int64_t hidden, int device, int *most_cluster, int *most_teams);
   bppsa_status (*back)(cudaStream_t stream, const layer_arrays<real> &c, const back_arrays<real> &s, const back_shape &shape,
                        bool first, bool last);
