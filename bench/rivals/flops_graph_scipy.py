@@ -6,8 +6,9 @@
 For each of 80 (or N) random graphs, pruned to 30 .. 100 % of the weights, the patterns of all layers are made by visiting every
 output and every weight; the live sets follow from the list of layers. A matrix between two live sets is V + U: U holds the ones of
 tensors that live on, of add, concat, slice and flatten, V everything else. (V + U)(W + X) has the entries of VW + VX + UW, those
-that UX reaches twice or more, and the ones that it reaches once; it takes 2 FLOPs for each pair that VW adds up. Every step that the
-program lists, by 0 up-levels to all, must have these FLOPs and so many entries; every operator, and BP with all weights, too.
+that UX reaches twice or more, and the ones that it reaches once; it takes 2 FLOPs for each pair that VW adds up. Every step
+that the program lists, by 0 up-levels to all, must have these FLOPs and so many entries; every operator, and BP with all
+weights, too.
 
 Exit code 0: all counts are equal; 1: not; 77: PyTorch or SciPy is not installed.
 """

@@ -7,9 +7,9 @@ The graphs (300, or N) have residual blocks, branches, concatenations, products,
 and functions; half of them stand in a file in random order. They alternate between f32 and f64, and a third has masks. PyTorch's
 gradients (float64 autograd on the values as rounded to the dtype) are the reference. The gradients of every backward method of the
 program, with all up-levels and with 1, 2 and 3, must have a normalised residual ||g - ref|| / (||ref|| eps sqrt(n)) below 30, where
-n is the number of layers. A gradient of a few values may cancel almost completely, and then no arithmetic of that precision meets the
-bound: a residual beyond it is counted apart if it is within 30 times the residual that float64 itself gets when every weight and
-every input changes by one eps of the dtype, the largest of eight random changes.
+n is the number of layers. A gradient of a few values may cancel almost completely, and then no arithmetic of that precision
+meets the bound: a residual beyond it is counted apart if it is within 30 times the residual that float64 itself gets when every
+weight and every input changes by one eps of the dtype, the largest of eight random changes.
 
 Exit code 0: all within bounds; 1: not; 77: PyTorch is not installed.
 """
