@@ -11,9 +11,9 @@
  * ceil(C·B / 16) groups, and mends take a step of their path each, and their rows. Gradients of weights are in `product`.
  *
  * On a GPU a team of two warps has a chunk of a sample. A pass takes its path, in cycles of a step, and for mends a round in each
- * chunk besides. A step takes as long as the slower warp of its team. Where a multiprocessor has more than two teams, its schedulers
- * have two warps each, and a step takes at least the instructions of both. Where there are more teams than schedulers, blocks take
- * turns. Samples, chunks and gradients of weights cost nothing else.
+ * chunk besides. A step takes as long as the slower warp of its team. Where a multiprocessor has more than two teams, its
+ * schedulers have two warps each, and a step takes at least the instructions of both. Where there are more teams than schedulers,
+ * blocks take turns. Samples, chunks and gradients of weights cost nothing else.
  */
 #include <math.h>
 

@@ -103,8 +103,8 @@ static void assert_time(double over_bp, double bp, double expected) {
   assert_true(fabs(over_bp * bp / expected - 1) < .01);
 }
 
-/* On a GPU the time follows the path: of 1000 steps BP of the RNN takes 75 µs; 13 chunks 14 µs and 117 steps of 103 cycles. A step
- * of a mend takes no less, and its share of a round of 2600 besides. */
+/* On a GPU the time follows the path: of 1000 steps BP of the RNN takes 75 µs; 13 chunks 14 µs and 117 steps of 103 cycles. A
+ * step of a mend takes no less, and its share of a round of 2600 besides. */
 static void test_gpu(void **state) {
   (void)state;
   const bppsa_recurrent_config c = config_of(1000, 16, 20), longer = config_of(10000, 16, 20);
@@ -127,9 +127,9 @@ static void test_gpu(void **state) {
   assert_false(bppsa_backward_fails(&plan, &few));
 }
 
-/* The warps of up to two teams have a scheduler each, so that a GRU's step takes its helper's 213 cycles, a long RNN's walker's
- * 103. Those of four teams share schedulers, and the instructions count if they are more: 249 of a GRU, 95 of an RNN. More blocks
- * than multiprocessors take turns. */
+/* The warps of up to two teams have a scheduler each, so that a step takes as long as the slower warp: 213 cycles of a GRU, 103 of an
+ * RNN. Those of four teams share schedulers, and the instructions of both count if they are more: 249 of a GRU, 95 of an RNN. More
+ * teams than schedulers take turns. */
 static void test_teams_on_gpu(void **state) {
   (void)state;
   const bppsa_recurrent_config brief = config_of(1000, 16, 20), c = config_of(10000, 16, 20), two = config_of(1000, 256, 20),
