@@ -127,9 +127,9 @@ static void test_gpu(void **state) {
   assert_false(bppsa_backward_fails(&plan, &few));
 }
 
-/* The warps of up to two teams have a scheduler each, so that a step takes as long as the slower warp: 213 cycles of a GRU, 103
- * of an RNN. Those of four teams share schedulers, and the instructions of both count if they are more: 249 of a GRU, 95 of an
- * RNN. More teams than schedulers take turns. */
+/* The warps of up to two teams have a scheduler each, so that a step takes as long as the slower warp: 213 cycles of a GRU, 103 of
+ * an RNN. Those of four teams share schedulers, and the instructions of both count if they are more: 249 of a GRU, 95 of an RNN.
+ * More teams than schedulers take turns. */
 static void test_teams_on_gpu(void **state) {
   (void)state;
   const bppsa_recurrent_config brief = config_of(1000, 16, 20), c = config_of(10000, 16, 20), two = config_of(1000, 256, 20),
