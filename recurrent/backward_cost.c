@@ -10,8 +10,10 @@
  * the cell reads is copied, and the gradients are searched for the largest. A pass of C chunks of B samples takes (L + W) steps of
  * ceil(C·B / 16) groups, and mends take a step of their path each, and their rows. Gradients of weights are in `product`.
  *
- * On a GPU it takes the path, in cycles of a step: at least those of a warp alone, more where a scheduler has several warps, and
- * for mends a round in each chunk besides. Samples, chunks and gradients of weights cost nothing else.
+ * On a GPU a team of two warps has a chunk of a sample. A pass takes its path, in cycles of a step, and for mends a round in each
+ * chunk besides. A step takes as long as the slower warp of its team. Where a multiprocessor has more than two teams, its
+ * schedulers have two warps each, and a step takes at least the instructions of both. Where there are more teams than schedulers,
+ * blocks take turns. Samples, chunks and gradients of weights cost nothing else.
  */
 #include <math.h>
 
@@ -27,18 +29,23 @@ static const struct {
 
 enum { GROUP = 16 /* lanes, as in recurrent/walk_back.h */ };
 
-/* GPUs, in f32; f64 counts twice. step: cycles of a step of a warp; slots: its instructions, which count where a scheduler has
- * several warps, if they are more than what was measured of BP's walk; round: cycles of a round of mends beside its steps
- * (estimate, as of a forward pass); fixed: microseconds of a pass beside its steps and rounds. Steps were replayed from the
- * machine code for sm_90, and `fixed` is measured in part (docs/gpu.md, "Backward passes in parallel"). Wider layers walk as the
- * cost model of scans has it, a step longer by what was replayed, with two launches more (estimate). */
+/* GPUs, in f32; f64 counts twice. step: cycles of a step of the slower warp of a team; slots: instructions of both warps, one of
+ * which a scheduler issues in a cycle; round: cycles of a round of mends beside its steps (estimate, as of a forward pass); fixed:
+ * microseconds of a pass beside its steps and rounds. Steps were replayed from the machine code for sm_90, and `fixed` is measured
+ * in part (docs/gpu.md, "Backward passes in parallel"). With gates: the longer of the GRU's and the LSTM's. Wider layers walk as
+ * the cost model of scans has it, a step longer by what was replayed, with two launches more (estimate). */
 static const struct gpu_cost {
   int64_t most_hidden;
   double step, slots, round, fixed_us;
-} gpu_costs[][2] = {{{20, 198, 93, 2600, 14}, {20, 491, 289, 2600, 16}},   /* the RNN, cells with gates */
-                    {{32, 270, 140, 2600, 16}, {32, 700, 430, 2600, 18}}}; /* steps: estimates, as much more as BP's */
+} gpu_costs[][2] = {{{20, 103, 95, 2600, 14}, {20, 213, 249, 2600, 16}},   /* the RNN, cells with gates */
+                    {{32, 140, 130, 2600, 16}, {32, 305, 355, 2600, 18}}}; /* estimates: as much longer as BP's steps */
 static const double wide_step = 1.1, wide_fixed_s = 12.5e-6;
-enum { GPU_WIDTHS = sizeof gpu_costs / sizeof gpu_costs[0], SCHEDULERS = 4 /* of a multiprocessor */ };
+enum {
+  GPU_WIDTHS = sizeof gpu_costs / sizeof gpu_costs[0],
+  SCHEDULERS = 4, /* of a multiprocessor */
+  CLUSTER = 8,    /* the most blocks of a sample, as in recurrent/gpu/speculate_back.cuh */
+  APART = 2       /* so many teams of a multiprocessor have a scheduler for each of their warps */
+};
 static const double gpu_clock = 1.98e9;
 
 static const double patience = 1.25; /* a pass may take so many times as long as one that mends nothing */
@@ -85,25 +92,37 @@ static double slots_of_bp(const bppsa_scan_config *config) {
          (bppsa_scan_walk_seconds(config, warps * schedulers, steps) - bppsa_scan_walk_seconds(config, warps * schedulers, 0));
 }
 
+/* Cycles of a pass's step, over all turns: a multiprocessor has room for a block, that is for a team on each scheduler. Several
+ * turns are enough to do, so that they take no less than BP's walk of as many chunks was measured to take. */
+static double cycles_of_step(const bppsa_forward_shape *s, const bppsa_backward_plan *p, const bppsa_scan_config *walk,
+                             double processors, double turns) {
+  const struct gpu_cost *c = gpu_cost_of(s);
+  const double chunks = (double)p->chunks, batch = (double)s->batch, size = s->dtype == BPPSA_F64 ? 2 : 1;
+  const bool shares = chunks > APART * fmin(CLUSTER, processors / batch); /* do two warps of teams have one scheduler? */
+  const double one = size * (shares ? fmax(c->step, c->slots) : c->step), teams = chunks * batch / (SCHEDULERS * processors);
+  return turns > 1 ? fmax(turns * one, teams * slots_of_bp(walk)) : one;
+}
+
 static bppsa_backward_cost model_of_gpu(const bppsa_forward_shape *s, const bppsa_backward_plan *p) {
   const bppsa_scan_config config = bppsa_backward_walk_of(s);
   const double steps = (double)s->seq_len, bp = bppsa_scan_walk_seconds(&config, (double)s->batch, steps);
   if (isinf(bp)) {
     return (bppsa_backward_cost){.path = 1};
   }
+  const double items = (double)(p->chunks * s->batch);
   if (s->hidden > BPPSA_SCAN_FUSED_DIM) {
-    const double items = (double)(p->chunks * s->batch), none = bppsa_scan_walk_seconds(&config, items, 0);
+    const double none = bppsa_scan_walk_seconds(&config, items, 0);
     return (bppsa_backward_cost){.fixed = (none + wide_fixed_s) / bp,
                                  .path = wide_step * (bppsa_scan_walk_seconds(&config, items, steps) - none) / bp};
   }
   const struct gpu_cost *c = gpu_cost_of(s);
-  const int64_t processors = s->multiprocessors > 0 ? s->multiprocessors : BPPSA_FORWARD_MULTIPROCESSORS;
-  const double warps = (double)(p->chunks * s->batch) / (double)(SCHEDULERS * processors), cycle = 1 / (gpu_clock * bp);
-  const double size = s->dtype == BPPSA_F64 ? 2 : 1, planned = bppsa_backward_expect(s, p).path * steps;
-  const double slots = fmax(size * c->slots, slots_of_bp(&config)), first = fmax(size * c->step, warps * slots),
-               mend = size * c->step + c->round * (double)p->chunks / steps;
-  return (bppsa_backward_cost){.fixed = fmax(0, c->fixed_us * 1e-6 / bp + planned * (first - mend) * cycle),
-                               .path = steps * mend * cycle};
+  const double processors = (double)(s->multiprocessors > 0 ? s->multiprocessors : BPPSA_FORWARD_MULTIPROCESSORS);
+  const double turns = fmax(1, ceil(items / (SCHEDULERS * processors))), cycle = 1 / (gpu_clock * bp);
+  const double step = cycles_of_step(s, p, &config, processors, turns);
+  const double rounds = turns * c->round * (double)p->chunks / steps; /* of a step of a mend */
+  const double planned = bppsa_backward_expect(s, p).path * steps;    /* steps without a round */
+  return (bppsa_backward_cost){.fixed = fmax(0, c->fixed_us * 1e-6 / bp - planned * rounds * cycle),
+                               .path = steps * (step + rounds) * cycle};
 }
 
 bppsa_backward_cost bppsa_backward_model(const bppsa_forward_shape *shape, const bppsa_backward_plan *plan) {

@@ -60,7 +60,7 @@ struct bppsa_dataset {
   bppsa_objective objective; /* what its labels, or if bppsa_objective_real its real targets, are for */
   bool labels_per_step;      /* labels are [T, b], otherwise [b] */
   int64_t *lengths;          /* [N], 1 .. T: the steps of each sample (bppsa_dataset_load_lengths), owned; NULL: all have T */
-  uint8_t *resets;           /* [N][T], 1: the sample begins anew in front of the step (resets.h), owned; NULL: nowhere */
+  uint8_t *resets;           /* [N][T], 1: the sample begins anew in front of the step (bppsa_spans), owned; NULL: nowhere */
   uint64_t identity;         /* sets of one kind and shape with the same identity hold the same values: a seed, or a checksum */
 };
 
