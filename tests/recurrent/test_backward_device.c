@@ -42,9 +42,12 @@ static int close_devices(void **state) {
 typedef struct {
   forward_problem network;
   const int64_t *lengths;
-  int64_t spoiled; /* the place of a NaN in that gradient; -1: none */
-  int64_t missed;  /* the step of sample 0 whose gradient is 0; -1: none */
-  bool alone;      /* the last step alone has a gradient that is not 0 */
+  int64_t spoiled;      /* the place of a NaN in that gradient; -1: none */
+  int64_t missed;       /* the step of sample 0 whose gradient is 0; -1: none */
+  bool alone;           /* the last step alone has a gradient that is not 0 */
+  bool first_unit;      /* the first output alone has a gradient that is not 0 */
+  bool still;           /* x, h0 and biases are 0, and so are all states of an RNN: BP is linear, with W_hh in each step */
+  const double *louder; /* [T]: what the gradients of a step are multiplied by; NULL: 1 */
 } problem;
 
 static problem problem_of(int cell, int64_t seq_len, int64_t batch, int64_t hidden, int64_t chunks, int64_t warm_up) {
@@ -102,7 +105,7 @@ static net open_net(const problem *p, const bppsa_device *on, bppsa_dtype dtype,
                 rows = (c->loss_all ? c->seq_len : 1) * c->batch;
   c->dtype = dtype;
   c->method.backward = backward;
-  network.weights = weights;
+  network.weights = weights != NULL ? weights : network.weights;
   net n = {.p = p, .on = on, .model = make_forward_model(&network, on)};
   double *seed = uniform(network.seed + 5, rows * width, 1);
   for (int64_t i = 0; p->missed >= 0 && i < width; ++i) {
@@ -111,10 +114,20 @@ static net open_net(const problem *p, const bppsa_device *on, bppsa_dtype dtype,
   for (int64_t i = 0; p->alone && i < (rows - c->batch) * width; ++i) {
     seed[i] = 0;
   }
+  for (int64_t i = 0; i < rows * width; ++i) {
+    seed[i] *= p->first_unit && i % width > 0 ? 0 : p->louder != NULL ? p->louder[i / (c->batch * width)] : 1;
+  }
   if (p->spoiled >= 0) {
     seed[p->spoiled * width] = NAN;
   }
-  n.x = view_on(on, dtype, uniform(network.seed + 4, c->seq_len * c->batch * c->input, 1), 3,
+  for (int64_t i = 0; p->still && i < n.model->parameter_count; ++i) {
+    const bppsa_view *bias = &n.model->parameters[i].value;
+    for (int64_t j = 0; strstr(n.model->parameters[i].name, "bias_") != NULL && j < bppsa_view_count(bias); ++j) {
+      bppsa_view_set(bias, j, 0);
+    }
+  }
+  assert_int_equal(bppsa_model_push(n.model), BPPSA_OK);
+  n.x = view_on(on, dtype, uniform(network.seed + 4, c->seq_len * c->batch * c->input, p->still ? 0 : 1), 3,
                 (int64_t[]){c->seq_len, c->batch, c->input});
   const int64_t shape[] = {c->seq_len, c->batch, width};
   n.seed = view_on(on, dtype, seed, c->loss_all ? 3 : 2, c->loss_all ? shape : shape + 1);
@@ -510,6 +523,119 @@ static void test_many_chunks(void **state) {
   assert_true(rounds >= (is_gpu() ? 9 : 2) && given_up > 0);
 }
 
+/* Chunks that a round leaves as they are, while others are mended: their ends are still needed, by chunks in front that later rounds
+ * mend, and as the gradient of h0. The first chunk's gradients are much larger than others, or any part's are. */
+static void test_kept(void **state) {
+  (void)state;
+  enum { CHUNKS = 5, LENGTH = 24, STEPS = CHUNKS * LENGTH, PROBLEMS = 3 };
+  int64_t rounds = 0, kept = 0;
+  for (int i = 0; i < 2 * CELLS * PROBLEMS; ++i) {
+    const bool first = i % PROBLEMS == 0;
+    dice d = {.seed = 400 + (uint64_t)i};
+    double louder[STEPS];
+    problem p = problem_of(i / PROBLEMS % CELLS, STEPS, 1 + i % 2, i < CELLS * PROBLEMS ? 33 : 6, CHUNKS, 3);
+    for (int64_t t = 0, power = 0; t < STEPS; ++t) {
+      power = t % (LENGTH / 2) == 0 ? roll(&d, 0, 5) : power;
+      louder[t] = pow(10, (double)(!first ? power : t < LENGTH ? 8 : 0));
+    }
+    p.louder = louder;
+    p.network.seed = 400 + (uint64_t)i;
+    p.network.scale = .6;
+    p.network.config.loss_all = true;
+    p.network.config.input_gradients = true;
+    const bppsa_backward_stats s = check(&p);
+    assert_true(s.speculated);
+    kept += first && s.mended > 0 && !s.given_up;
+    rounds = s.rounds > rounds ? s.rounds : rounds;
+  }
+  assert_true(kept == 2 * CELLS && rounds > (is_gpu() ? 1 : 0));
+}
+
+/* What a pass measures is what the CPU's measures: the scale of a chunk is the mean of its gradients or of its latest ones, of all
+ * its units and of both numbers of a pair, without its warm-up; a difference stops where it is small beside the least mean. */
+static void test_measures(void **state) {
+  (void)state;
+  enum { CHUNKS = 4, LENGTH = 24, STEPS = CHUNKS * LENGTH, PROBLEMS = 6 };
+  static const int64_t hidden[PROBLEMS] = {33, 48, 64, 7, 20, 32};
+  int64_t mended = 0, stopped = 0;
+  for (int i = 0; i < 2 * CELLS * PROBLEMS; ++i) {
+    const bool stops = i >= CELLS * PROBLEMS, wide = i % PROBLEMS < 3;
+    dice d = {.seed = 500 + (uint64_t)i};
+    double louder[STEPS];
+    problem p = problem_of(i / PROBLEMS % CELLS, STEPS, 1, hidden[i % PROBLEMS], CHUNKS, stops ? 2 : 5);
+    for (int64_t t = 0, power = 0; t < STEPS; ++t) {
+      power = t % 4 == 0 ? roll(&d, -8, 8) : power;
+      louder[t] = stops ? (t % LENGTH < LENGTH / 2 ? 1e-4 : 1) : pow(10, (double)power / 10);
+    }
+    p.louder = louder;
+    p.network.seed = 500 + (uint64_t)i;
+    p.network.scale = stops ? .3 : .6;
+    p.network.config.loss_all = true;
+    p.network.config.speculation.tolerance = stops ? -1 : .03;
+    gradients found = gradients_on(&p, device, BPPSA_F32, BPPSA_BACKWARD_SPECULATIVE, NULL),
+              cpu = gradients_on(&p, host, BPPSA_F32, BPPSA_BACKWARD_SPECULATIVE, NULL);
+    const bppsa_backward_stats s = found.stats, t = cpu.stats;
+    assert_true(s.speculated && s.given_up == t.given_up && s.rounds == t.rounds && s.mended == t.mended);
+    assert_true(imaxabs(s.path - t.path) <= (wide ? 4 : 8) * s.rounds);
+    if (!stops) {
+      assert_true(fabs(s.gap - t.gap) <= 1e-3 * t.gap && fabs(s.perturbation - t.perturbation) <= 1e-3 * t.perturbation);
+      assert_true(error_of(&found, &cpu) <= 1e-5);
+    }
+    mended += s.mended;
+    stopped += s.gap == 0 && s.perturbation > 0; /* nothing was dropped but where walks stopped */
+    free_gradients(&found);
+    free_gradients(&cpu);
+  }
+  assert_true(mended > 20 && stopped > 2);
+}
+
+/* Between two parts of a sequence that the loss reaches, a difference grows beyond all numbers: it is NaN at the boundary of the
+ * chunk in front, which the loss reaches again. That is no difference to accept. */
+static void test_overflows(void **state) {
+  (void)state;
+  enum { CHUNKS = 8, LENGTH = 15, STEPS = CHUNKS * LENGTH };
+  double louder[STEPS] = {[STEPS - 1] = 1};
+  for (int64_t t = 0; t < LENGTH; ++t) {
+    louder[t] = 1;
+  }
+  for (int k = 0; k < 2; ++k) {
+    problem p = problem_of(RNN, STEPS, 1, k == 0 ? 6 : 33, CHUNKS, 5);
+    p.louder = louder;
+    p.still = p.network.orthogonal = true;
+    p.network.scale = 40;
+    p.network.config.loss_all = true;
+    p.network.config.input_gradients = true;
+    assert_true(check(&p).speculated);
+  }
+}
+
+/* A difference that is nearly nothing at two steps in turn, and large at the next one: W_hh moves it from unit to unit, with a
+ * factor for each. A wide layer's walk stops at what it has measured behind the two. (A CPU's stops at one step.) */
+static void test_small_twice(void **state) {
+  (void)state;
+  enum { STEPS = 32, HIDDEN = 33, FIRST = 18 };
+  for (int64_t from = FIRST; is_gpu() && from < FIRST + 2; ++from) {
+    const int64_t small = from - FIRST + 4; /* the difference begins in the unit in front of this one */
+    double louder[STEPS];
+    problem p = problem_of(RNN, STEPS, 1, HIDDEN, 2, 2);
+    for (int64_t t = 0; t < STEPS; ++t) {
+      louder[t] = t < STEPS / 2 || t == from ? 1 : 0;
+    }
+    p.louder = louder;
+    p.still = p.first_unit = true;
+    p.network.config.loss_all = p.network.config.no_head = true;
+    net weights = open_net(&p, host, BPPSA_F32, BPPSA_BACKWARD_BP, NULL);
+    bppsa_view *w = &weights.model->parameters[1].value;
+    for (int64_t i = 0; i < HIDDEN * HIDDEN; ++i) { /* row: the unit from which a gradient comes */
+      const int64_t unit = i / HIDDEN;
+      bppsa_view_set(w, i, i % HIDDEN != unit + 1 || unit > 12 ? 0 : unit == small ? 1e-14 : unit == small + 2 ? 1e16 : 1);
+    }
+    p.network.weights = weights.model;
+    assert_int_equal(check(&p).mended, 1);
+    close_net(&weights);
+  }
+}
+
 /* What is not finite in one sample stands where BP puts it, and the other samples have their gradients. */
 static void test_nonfinite(void **state) {
   (void)state;
@@ -694,12 +820,26 @@ static void test_recording(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_nothing_to_mend), cmocka_unit_test(test_widths),     cmocka_unit_test(test_edges),
-      cmocka_unit_test(test_boundaries),      cmocka_unit_test(test_wide),       cmocka_unit_test(test_wide_paths),
-      cmocka_unit_test(test_wide_clusters),   cmocka_unit_test(test_wide_pause), cmocka_unit_test(test_warm_ups),
-      cmocka_unit_test(test_silent),          cmocka_unit_test(test_comes_back), cmocka_unit_test(test_many_chunks),
-      cmocka_unit_test(test_nonfinite),       cmocka_unit_test(test_pauses),     cmocka_unit_test(test_exact),
-      cmocka_unit_test(test_exact_inputs),    cmocka_unit_test(test_recording)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_nothing_to_mend),
+                                     cmocka_unit_test(test_widths),
+                                     cmocka_unit_test(test_edges),
+                                     cmocka_unit_test(test_boundaries),
+                                     cmocka_unit_test(test_wide),
+                                     cmocka_unit_test(test_wide_paths),
+                                     cmocka_unit_test(test_wide_clusters),
+                                     cmocka_unit_test(test_wide_pause),
+                                     cmocka_unit_test(test_warm_ups),
+                                     cmocka_unit_test(test_silent),
+                                     cmocka_unit_test(test_comes_back),
+                                     cmocka_unit_test(test_many_chunks),
+                                     cmocka_unit_test(test_kept),
+                                     cmocka_unit_test(test_measures),
+                                     cmocka_unit_test(test_overflows),
+                                     cmocka_unit_test(test_small_twice),
+                                     cmocka_unit_test(test_nonfinite),
+                                     cmocka_unit_test(test_pauses),
+                                     cmocka_unit_test(test_exact),
+                                     cmocka_unit_test(test_exact_inputs),
+                                     cmocka_unit_test(test_recording)};
   return cmocka_run_group_tests(tests, open_devices, close_devices);
 }
