@@ -544,9 +544,11 @@ static void check_ones(const bppsa_csr *a, const double *x, const bppsa_csr *b, 
     for (int64_t col = 0; col < c->cols; ++col) {
       double sum = 0, most = 0, ways = 0;
       for (int64_t k = 0; k < a->cols; ++k) {
-        sum += left[r * a->cols + k] * right[k * b->cols + col];
-        most += fabs(left[r * a->cols + k] * right[k * b->cols + col]);
-        ways += left_ones[r * a->cols + k] * right_ones[k * b->cols + col];
+        const double l = left[r * a->cols + k], l_one = left_ones[r * a->cols + k];
+        const double w = right[k * b->cols + col], w_one = right_ones[k * b->cols + col];
+        sum += l * w;
+        most += (fabs(l - l_one) + l_one) * (fabs(w - w_one) + w_one); /* an entry and a one at its place may cancel */
+        ways += l_one * w_one;
       }
       assert_true(fabs(got[r * c->cols + col] - sum) <= 1e-13 * most);
       assert_true((ones[r * c->cols + col] == 1) == (ways == 1));

@@ -524,8 +524,8 @@ static void test_many_chunks(void **state) {
   assert_true(rounds >= (is_gpu() ? 9 : 2) && given_up > 0);
 }
 
-/* Chunks that a round leaves as they are, while others are mended: their ends are still needed, by chunks in front that later rounds
- * mend, and as the gradient of h0. The first chunk's gradients are much larger than others, or any part's are. */
+/* Chunks that a round leaves as they are, while others are mended: their ends are still needed, by chunks in front that later
+ * rounds mend, and as the gradient of h0. The first chunk's gradients are much larger than others, or any part's are. */
 static void test_kept(void **state) {
   (void)state;
   enum { CHUNKS = 5, LENGTH = 24, STEPS = CHUNKS * LENGTH, PROBLEMS = 3 };
