@@ -45,7 +45,7 @@ typedef struct {
   int64_t spoiled;      /* the place of a NaN in that gradient; -1: none */
   int64_t missed;       /* the step of sample 0 whose gradient is 0; -1: none */
   bool alone;           /* the last step alone has a gradient that is not 0 */
-  bool first_unit;      /* the first output alone has a gradient that is not 0 */
+  bool first_unit;      /* the first output alone has a gradient that is not 0: 1 */
   bool still;           /* x, h0 and biases are 0, and so are all states of an RNN: BP is linear, with W_hh in each step */
   const double *louder; /* [T]: what the gradients of a step are multiplied by; NULL: 1 */
 } problem;
@@ -115,7 +115,8 @@ static net open_net(const problem *p, const bppsa_device *on, bppsa_dtype dtype,
     seed[i] = 0;
   }
   for (int64_t i = 0; i < rows * width; ++i) {
-    seed[i] *= p->first_unit && i % width > 0 ? 0 : p->louder != NULL ? p->louder[i / (c->batch * width)] : 1;
+    const double louder = p->louder != NULL ? p->louder[i / (c->batch * width)] : 1;
+    seed[i] = !p->first_unit ? seed[i] * louder : i % width == 0 ? louder : 0;
   }
   if (p->spoiled >= 0) {
     seed[p->spoiled * width] = NAN;
@@ -569,14 +570,14 @@ static void test_measures(void **state) {
     }
     p.louder = louder;
     p.network.seed = 500 + (uint64_t)i;
-    p.network.scale = stops ? .3 : .6;
+    p.network.scale = !stops ? .6 : i / PROBLEMS % CELLS == RNN ? .5 : .3;
     p.network.config.loss_all = true;
     p.network.config.speculation.tolerance = stops ? -1 : .03;
     gradients found = gradients_on(&p, device, BPPSA_F32, BPPSA_BACKWARD_SPECULATIVE, NULL),
               cpu = gradients_on(&p, host, BPPSA_F32, BPPSA_BACKWARD_SPECULATIVE, NULL);
     const bppsa_backward_stats s = found.stats, t = cpu.stats;
     assert_true(s.speculated && s.given_up == t.given_up && s.rounds == t.rounds && s.mended == t.mended);
-    assert_true(imaxabs(s.path - t.path) <= (wide ? 4 : 8) * s.rounds);
+    assert_true(s.path >= t.path && s.path - t.path <= (wide ? 4 : 8) * s.rounds); /* it looks at fewer steps */
     if (!stops) {
       assert_true(fabs(s.gap - t.gap) <= 1e-3 * t.gap && fabs(s.perturbation - t.perturbation) <= 1e-3 * t.perturbation);
       assert_true(error_of(&found, &cpu) <= 1e-5);
@@ -605,7 +606,41 @@ static void test_overflows(void **state) {
     p.network.scale = 40;
     p.network.config.loss_all = true;
     p.network.config.input_gradients = true;
-    assert_true(check(&p).speculated);
+    gradients found = gradients_on(&p, device, BPPSA_F32, BPPSA_BACKWARD_SPECULATIVE, NULL),
+              bp = gradients_on(&p, device, BPPSA_F32, BPPSA_BACKWARD_BP, NULL);
+    int64_t finite = 0, others = 0;
+    for (int64_t i = 0; i < bp.count; ++i) {
+      for (int64_t j = 0; j < bp.sizes[i]; ++j) {
+        assert_int_equal(isfinite(found.of[i][j]) != 0, isfinite(bp.of[i][j]) != 0);
+        finite += isfinite(bp.of[i][j]) != 0;
+        others += isfinite(bp.of[i][j]) == 0;
+      }
+    }
+    assert_true(found.stats.speculated && finite > LENGTH && others > LENGTH);
+    free_gradients(&found);
+    free_gradients(&bp);
+  }
+}
+
+/* A chunk's gradients overflow because its warm-up does not see what takes them to 0: W_hh is 8 times the identity, and the loss
+ * gives -1 / 8 one step behind a 1. No difference mends that, so the sample is given up. */
+static void test_guess_overflows(void **state) {
+  (void)state;
+  enum { STEPS = 100, WARM_UP = 5 };
+  double louder[STEPS] = {[STEPS / 2 + WARM_UP - 1] = 1, [STEPS / 2 + WARM_UP] = -.125};
+  for (int k = 0; k < 2; ++k) {
+    problem p = problem_of(RNN, STEPS, 1, k == 0 ? 6 : 33, 2, WARM_UP);
+    bppsa_recurrent_config *c = &p.network.config;
+    p.louder = louder;
+    p.still = p.first_unit = true;
+    c->loss_all = c->no_head = c->input_gradients = true;
+    net weights = open_net(&p, host, BPPSA_F32, BPPSA_BACKWARD_BP, NULL);
+    for (int64_t i = 0; i < c->hidden * c->hidden; ++i) {
+      bppsa_view_set(&weights.model->parameters[1].value, i, i % (c->hidden + 1) == 0 ? 8 : 0);
+    }
+    p.network.weights = weights.model;
+    assert_true(check(&p).given_up);
+    close_net(&weights);
   }
 }
 
@@ -835,6 +870,7 @@ int main(void) {
                                      cmocka_unit_test(test_kept),
                                      cmocka_unit_test(test_measures),
                                      cmocka_unit_test(test_overflows),
+                                     cmocka_unit_test(test_guess_overflows),
                                      cmocka_unit_test(test_small_twice),
                                      cmocka_unit_test(test_nonfinite),
                                      cmocka_unit_test(test_pauses),
