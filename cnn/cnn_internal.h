@@ -54,7 +54,7 @@ typedef struct {
   void *parameter_values, *parameter_gradients; /* all parameters, one behind the other, in host memory */
   bppsa_scan_plan *plan;
   bppsa_scan_executor *scan;
-  const bppsa_csr **patterns;   /* of J_1ᵀ .. J_nᵀ, size n; of a graph those of elements_made */
+  const bppsa_csr **patterns;   /* of J_1ᵀ .. J_nᵀ, size n; a graph's are in elements_made */
   bppsa_csr_values *csr_values; /* their values, size n */
   /* of a graph; otherwise zero. g_t is the gradient of tensor t in BP, and that of the live set x_t in a scan */
   bppsa_cnn_elements elements_made; /* its live sets, and with a scan its patterns */

@@ -158,7 +158,8 @@ static void put_ones(const ones_writer *to, int64_t row, int64_t col, int64_t co
   }
 }
 
-/* Goes through the ones of J_tᵀ. A row gets those of its own column in x_t first, which is in front of the new tensor. */
+/* Goes through the ones of J_tᵀ. A value that stays live has a one in its own column of x_t. That column is in front of the new
+ * tensor's columns, so its one is visited first, and the columns of a row are in order. */
 static void visit_ones(const bppsa_cnn_live *live, const bppsa_cnn_network *network, int64_t t, const ones_writer *to) {
   const int64_t output = bppsa_cnn_live_offset(live, t, t);
   for (int64_t at = live->ptr[t - 1]; at < live->ptr[t]; ++at) {

@@ -8,8 +8,9 @@
  * beside some speculative passes that never pause.
  *
  * gpu: predicted, B = 16, an H200. The cost models say how long passes take (recurrent/backward_cost.c, scan/cost.c,
- * recurrent/parallel_forward.c); paths are found on this processor with the GPU's plans. Both passes of a step, so that the rows
- * make a table of whole steps. The pauses are those of 200 passes that all have this path.
+ * recurrent/parallel_forward.c); paths are found on this processor with the GPU's plans. A row has the forward and the backward
+ * pass, whose times add up to those of a whole step. For the mean time of `auto`, 200 passes that all have this path are taken to
+ * pause as a network's passes would.
  *
  * Networks: the weights given, then default and orthogonal ones. Inputs are random bits, gradients of the outputs uniform in
  * [-1, 1] at the last step or, of weights whose name has "_all" and of random ones, at every step. over_best: the mean of `auto`
