@@ -42,13 +42,16 @@ static void find_classes(bppsa_axis *axis, int32_t *heads, int32_t *next) {
   }
 }
 
-static bppsa_status fill_axis(bppsa_axis *axis, int64_t stride, int64_t dilation, int64_t padding) {
+/* What has a number for each input position. */
+static bppsa_status allocate_inputs(bppsa_axis *axis) {
   axis->ptr = bppsa_calloc(axis->in + 1, sizeof *axis->ptr);
   axis->class_of = bppsa_calloc(axis->in, sizeof *axis->class_of);
   axis->member = bppsa_calloc(axis->in, sizeof *axis->member);
-  if (axis->ptr == NULL || axis->class_of == NULL || axis->member == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
+  return axis->ptr == NULL || axis->class_of == NULL || axis->member == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+}
+
+static bppsa_status fill_axis(bppsa_axis *axis, int64_t stride, int64_t dilation, int64_t padding) {
+  BPPSA_TRY(allocate_inputs(axis));
   for (int64_t x = 0; x < axis->in; ++x) {
     axis->ptr[x + 1] = axis->ptr[x] + walk(x, axis, stride, dilation, padding, NULL, 0);
   }
@@ -81,12 +84,7 @@ bppsa_status bppsa_axis_create(int64_t in, int64_t out, int64_t kernel, int64_t 
 
 /* Input x is in the windows X of an adaptive pool with floor(X in / out) <= x < ceil((X + 1) in / out). */
 static bppsa_status fill_adaptive(const bppsa_op *op, int which, bppsa_axis *axis) {
-  axis->ptr = bppsa_calloc(axis->in + 1, sizeof *axis->ptr);
-  axis->class_of = bppsa_calloc(axis->in, sizeof *axis->class_of);
-  axis->member = bppsa_calloc(axis->in, sizeof *axis->member);
-  if (axis->ptr == NULL || axis->class_of == NULL || axis->member == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
+  BPPSA_TRY(allocate_inputs(axis));
   for (int64_t x = 0; x < axis->in; ++x) {
     axis->ptr[x + 1] = axis->ptr[x] + ((x + 1) * axis->out - 1) / axis->in - x * axis->out / axis->in + 1;
     axis->class_of[x] = (int32_t)x; /* every position is a class of its own */
