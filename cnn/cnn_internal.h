@@ -68,6 +68,8 @@ void bppsa_cnn_destroy(bppsa_model *model);
 /* Makes a network on a GPU whose passes are called layer by layer, with lent arrays. Errors of bppsa_cnn_create. */
 bppsa_status bppsa_cnn_create_lent(const bppsa_cnn_network *network, const bppsa_cnn_config *config, const bppsa_device *device,
                                    cnn **made);
+/* Takes the masks of the configuration. ERR_ARGUMENT: one that names no weight; ERR_SHAPE; ERR_UNSUPPORTED; ERR_MEMORY. */
+bppsa_status bppsa_cnn_take_masks(cnn *n);
 /* A layer's weight or bias, or its gradient, where the passes use it; bias: NULL if the layer has none. */
 void *bppsa_cnn_weight(const cnn *n, const cnn_layer *layer, bool gradient);
 void *bppsa_cnn_bias(const cnn *n, const cnn_layer *layer, bool gradient);
