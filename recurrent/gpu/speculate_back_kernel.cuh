@@ -14,8 +14,8 @@
  *
  * speculate_back_team.cuh has what the two warps share and what the second one does, speculate_back_walk.cuh the steps of the first
  * one, speculate_back_phases.cuh the phases, speculate_back_decide.cuh the decisions, and speculate_back_report.cuh the report. */
-#ifndef BPPSA_RECURRENT_GPU_SPECULATE_BACK_KERNELS_CUH
-#define BPPSA_RECURRENT_GPU_SPECULATE_BACK_KERNELS_CUH
+#ifndef BPPSA_RECURRENT_GPU_SPECULATE_BACK_KERNEL_CUH
+#define BPPSA_RECURRENT_GPU_SPECULATE_BACK_KERNEL_CUH
 
 #include "core/base/cut.h"
 #include "recurrent/gpu/speculate_back_phases.cuh"
@@ -37,7 +37,7 @@ __device__ __forceinline__ void back_finish(const back_arrays<real> &s, int coun
   if (s.to.counted != NULL) {
     const int rank = (int)blockIdx.x % blocks;
     if (blocks > 1) {
-      back_meet(blocks);
+      rest_meet(blocks);
       walk_sums_join(s.partials + ((int64_t)blockIdx.x - rank) * count, count, blocks, rank);
     }
     walk_sums_end(s.to, s.partials, (int)gridDim.x / blocks, blocks * count, count, gridDim.x);
@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(BACK_TEAMS *BACK_TEAM, 1)
   launch_next();
   o.idle = s.report->state.pause.left > 0 || s.report->misses != 0;
   if (o.idle && (parts & BACK_REST) != 0) {
-    back_meet(blocks); /* all know that the pass is BP; the last warp may change that */
+    rest_meet(blocks); /* all know that the pass is BP; the last warp may change that */
   }
   if (of_block < teams) {
     o.warp = (int)blockIdx.x % blocks * teams + own;

@@ -108,11 +108,6 @@ __device__ __forceinline__ void back_add_to(double *to, double value) {
 #endif
 }
 
-/* A barrier of a sample's warps. */
-__device__ __forceinline__ void back_meet(int cluster) {
-  rest_meet(cluster);
-}
-
 /* What a helper keeps. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND> struct back_helper {
   typedef back_team<real, cell, HP, KIND> team;
@@ -414,7 +409,7 @@ __device__ __forceinline__ void back_help(const layer_arrays<real> &c, const bac
       back_help_walk<real, cell, HP, KIND>(c, s, own, teams, part, b, lane);
       break;
     case BACK_MEETS:
-      back_meet(cluster);
+      rest_meet(cluster);
       break;
     case BACK_CLEARS:
       back_clear_sums(lane, part, at.sums);

@@ -68,7 +68,7 @@ __device__ __forceinline__ void back_ask(const back_course &o, const back_task &
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ void back_meet_all(const back_course &o, int cluster, const back_walk<real> &w) {
   back_ask<real, cell, HP, KIND>(o, {BACK_MEETS}, w);
-  back_meet(cluster);
+  rest_meet(cluster);
 }
 
 /* Begins a walk from the state o.at, whose gradient the lane has, to o.bottom; it begins to count at o.top. */
