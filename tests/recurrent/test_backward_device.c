@@ -1,6 +1,6 @@
 /* The parallel backward pass on a device (recurrent/parallel_backward.h): gradients of every cell, type and width of the kernels
  * against float64 and BP's own rounding, every phase, samples that are given up, pauses, recordings. BPPSA_TEST_DEVICE names the
- * device. */
+ * device. (The file is long because every phase meets the same reference, `check`, with networks made for it.) */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* The SIMT machine of tests/simt/cuda_runtime.h: fibers, barriers, shuffles. Memory, streams and graphs are in runtime.cc. */
+/* The SIMT machine of tests/simt/cuda_runtime.h: fibers, barriers, shuffles. Memory, streams and graphs are in runtime.cc.
+ * (The file is long because all that makes threads wait for each other is one schedule.) */
 #include "tests/simt/simt.h"
 
 #include <stdio.h>
