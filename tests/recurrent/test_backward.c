@@ -1,6 +1,6 @@
 /* The parallel backward pass (recurrent/parallel_backward.h): gradients of random networks against float64 and against BP's own
  * rounding, what a pass costs, a network whose gradients come back after they have all but vanished, bits, and refusals. (The file
- * is long because plans, passes and refusals are those of one set of networks.) */
+ * is long because one set of networks serves plans, passes and refusals.) */
 #include "recurrent/parallel_backward.h"
 
 #include "gru/gru.h"

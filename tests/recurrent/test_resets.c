@@ -1,6 +1,6 @@
 /* Samples that begin anew within a batch: random networks beside the textbook's loop (resets_reference.h), segments beside the same
- * segments alone, NaN on both sides of a reset, speculative passes, refusals, sequences of passes. (The file is long because every method of both passes
- * meets the same reference.) */
+ * segments alone, NaN on both sides of a reset, speculative passes, refusals, sequences of passes. (The file is long because
+ * every method of both passes meets the same reference.) */
 #include "recurrent/certify.h"
 #include "tests/recurrent/resets_reference.h"
 #include "tests/support/gru_reference.h"
