@@ -258,8 +258,8 @@ static bppsa_status allocate_arrays(cnn *n) {
 
 /* ---- the scan ---- */
 
-/* Does the scan read values of J_tᵀ? A matrix of ones alone has none, and J_1ᵀ is used only if the input's gradient is wanted.
- * */
+/* Does the scan read values of J_tᵀ? A matrix of ones alone has none, and J_1ᵀ is used only if the gradient of the input is
+ * wanted. */
 static bool uses_values(const cnn *n, int64_t t) {
   const bppsa_cnn_layer *about = n->layers[t - 1].about;
   bool own = true;
