@@ -18,7 +18,6 @@ fail() {
 }
 check() { # check PROGRAM: it runs and says that scan and recurrence agree
   "$1" >"$work/output" || fail "$1 exited with $?: $(cat "$work/output")"
-  grep -q '^21 Jacobians: 7 steps on the critical path$' "$work/output" || fail "$1 printed: $(cat "$work/output")"
   grep -q '^largest difference from the sequential recurrence: .*(good)$' "$work/output" || fail "$1 printed: $(cat "$work/output")"
 }
 check_cell() { # check_cell PROGRAM: it runs, and every method's gradients and training are good
