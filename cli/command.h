@@ -34,21 +34,23 @@ struct bppsa_command {
   bppsa_status (*run)(bppsa_cli *cli);
 };
 
-extern const bppsa_command bppsa_command_plan_lenet5, bppsa_command_plan_vgg11, bppsa_command_plan_file,
-    bppsa_command_data_bitstream, bppsa_command_data_irmas, bppsa_command_data_instruments, bppsa_command_bench_crossover,
-    bppsa_command_bench_mfcc, bppsa_command_bench_forward, bppsa_command_bench_step, bppsa_command_bench_ranks,
-    bppsa_command_bench_schedule, bppsa_command_figures, bppsa_command_schedule, bppsa_command_oracle, bppsa_command_calibrate,
-    bppsa_command_doctor, bppsa_command_bench_product, bppsa_command_bench_scan, bppsa_command_bench_threads,
-    bppsa_command_bench_jacobian, bppsa_command_flops_vgg11, bppsa_command_flops_lenet5, bppsa_command_flops_file,
+extern const bppsa_command bppsa_command_plan_file, bppsa_command_data_bitstream, bppsa_command_data_irmas,
+    bppsa_command_data_instruments, bppsa_command_bench_crossover, bppsa_command_bench_mfcc, bppsa_command_bench_forward,
+    bppsa_command_bench_step, bppsa_command_bench_ranks, bppsa_command_bench_schedule, bppsa_command_figures,
+    bppsa_command_schedule, bppsa_command_oracle, bppsa_command_calibrate, bppsa_command_doctor, bppsa_command_bench_product,
+    bppsa_command_bench_scan, bppsa_command_bench_threads, bppsa_command_bench_jacobian, bppsa_command_flops_file,
     bppsa_command_jacobian_conv2d, bppsa_command_jacobian_linear, bppsa_command_jacobian_relu, bppsa_command_jacobian_leaky_relu,
     bppsa_command_jacobian_tanh, bppsa_command_jacobian_sigmoid, bppsa_command_jacobian_maxpool2d,
     bppsa_command_jacobian_avgpool2d, bppsa_command_jacobian_flatten, bppsa_command_jacobian_relu6,
     bppsa_command_jacobian_adaptive_avgpool2d, bppsa_command_jacobian_global_avgpool, bppsa_command_jacobian_batchnorm2d,
     bppsa_command_jacobian_dropout, bppsa_command_jacobian_hardsigmoid, bppsa_command_jacobian_hardswish,
-    bppsa_command_jacobian_silu, bppsa_command_jacobian_gelu, bppsa_command_train_lenet5, bppsa_command_train_vgg11,
-    bppsa_command_train_file, bppsa_command_eval_lenet5, bppsa_command_eval_vgg11, bppsa_command_eval_file,
-    bppsa_command_grad_lenet5, bppsa_command_grad_vgg11, bppsa_command_grad_file, bppsa_command_data_cifar10, bppsa_command_prune,
-    bppsa_command_bench_lenet5, bppsa_command_bench_vgg11, bppsa_command_bench_oracle;
+    bppsa_command_jacobian_silu, bppsa_command_jacobian_gelu, bppsa_command_train_file, bppsa_command_eval_file,
+    bppsa_command_grad_file, bppsa_command_data_cifar10, bppsa_command_prune, bppsa_command_bench_lenet5,
+    bppsa_command_bench_vgg11, bppsa_command_bench_oracle;
+#define IMAGES(id, words, shape, levels)                                                                                         \
+  extern const bppsa_command bppsa_command_train_##id, bppsa_command_eval_##id, bppsa_command_grad_##id,                         \
+      bppsa_command_plan_##id, bppsa_command_flops_##id;
+#include "networks/image_networks.inc"
 #define CELL(id, words, functions, rate, sweep)                                                                                  \
   extern const bppsa_command bppsa_command_train_##id, bppsa_command_eval_##id, bppsa_command_grad_##id,                         \
       bppsa_command_plan_##id, bppsa_command_bench_##id, bppsa_command_jacobian_##id;

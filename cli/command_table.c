@@ -7,26 +7,26 @@
 static const bppsa_command *const commands[] = {
 #define CELL(id, words, functions, rate, sweep) &bppsa_command_train_##id,
 #include "networks/cells.inc"
-    &bppsa_command_train_lenet5,
-    &bppsa_command_train_vgg11,
+#define IMAGES(id, words, shape, levels) &bppsa_command_train_##id,
+#include "networks/image_networks.inc"
     &bppsa_command_train_file,
 
 #define CELL(id, words, functions, rate, sweep) &bppsa_command_eval_##id,
 #include "networks/cells.inc"
-    &bppsa_command_eval_lenet5,
-    &bppsa_command_eval_vgg11,
+#define IMAGES(id, words, shape, levels) &bppsa_command_eval_##id,
+#include "networks/image_networks.inc"
     &bppsa_command_eval_file,
 
 #define CELL(id, words, functions, rate, sweep) &bppsa_command_grad_##id,
 #include "networks/cells.inc"
-    &bppsa_command_grad_lenet5,
-    &bppsa_command_grad_vgg11,
+#define IMAGES(id, words, shape, levels) &bppsa_command_grad_##id,
+#include "networks/image_networks.inc"
     &bppsa_command_grad_file,
 
 #define CELL(id, words, functions, rate, sweep) &bppsa_command_plan_##id,
 #include "networks/cells.inc"
-    &bppsa_command_plan_lenet5,
-    &bppsa_command_plan_vgg11,
+#define IMAGES(id, words, shape, levels) &bppsa_command_plan_##id,
+#include "networks/image_networks.inc"
     &bppsa_command_plan_file,
     &bppsa_command_data_bitstream,
     &bppsa_command_data_irmas,
@@ -69,8 +69,9 @@ static const bppsa_command *const commands[] = {
 
 #define CELL(id, words, functions, rate, sweep) &bppsa_command_jacobian_##id,
 #include "networks/cells.inc"
-    &bppsa_command_flops_vgg11,
-    &bppsa_command_flops_lenet5,
+
+#define IMAGES(id, words, shape, levels) &bppsa_command_flops_##id,
+#include "networks/image_networks.inc"
     &bppsa_command_flops_file,
     &bppsa_command_prune,
     &bppsa_command_figures,

@@ -23,6 +23,7 @@
 
 /* The options of convolutional networks. */
 static const bppsa_option_use uses_cnn[] = {
+    BPPSA_IN_SHAPE_USE,
     {.option = BPPSA_OPTION_LOSS, .meaning = &bppsa_meaning_train_loss, .help = BPPSA_IMAGES_LOSS_HELP},
     BPPSA_USE(IGNORE_LABEL),
     {.option = BPPSA_OPTION_DATA, .fallback = "", .required = true, .help = BPPSA_IMAGES_HELP},
@@ -119,6 +120,7 @@ static bppsa_status run(bppsa_cli *cli) {
 #define CELL(id, words, functions, rate, sweep)                                                                                  \
   EVAL(id, #id, "a data set", #id " --weights W.safetensors --samples 1000 --seed 1", uses_##id);
 #include "networks/cells.inc"
-EVAL(lenet5, "lenet5", "images", "lenet5 --weights W.safetensors --data cifar10:cifar", uses_cnn);
-EVAL(vgg11, "vgg11", "images", "vgg11 --weights W.safetensors --data cifar10:cifar", uses_cnn);
+#define IMAGES(id, words, shape, levels)                                                                                         \
+  EVAL(id, #id, "images", #id shape " --weights W.safetensors --data cifar10:cifar", uses_cnn);
+#include "networks/image_networks.inc"
 EVAL(file, BPPSA_NETWORK_FILE, "images", "net.json --weights W.safetensors --data cifar10:cifar", uses_cnn);

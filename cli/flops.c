@@ -7,23 +7,26 @@
 
 #include "cli/setup_flops.h"
 
-static const bppsa_option_use uses[] = {
-    BPPSA_USE(PRUNE),
-    {.option = BPPSA_OPTION_METHOD, .help = "of pruning, see bppsa prune"},
-    {.option = BPPSA_OPTION_SEED, .help = "of the weights, PyTorch's initialisation, and of an image where none is given"},
-    {.option = BPPSA_OPTION_PATTERN, .meaning = &bppsa_meaning_flops_pattern},
-    {.option = BPPSA_OPTION_UP_LEVELS, .meaning = &bppsa_meaning_levels_or_auto},
-    {.option = BPPSA_OPTION_INPUT_GRAD, .help = "list the step to the input's gradient too"},
-    {.option = BPPSA_OPTION_BATCH, .fallback = "1", .help = "samples whose products are held"},
-    BPPSA_USE(DTYPE),
-    {.option = BPPSA_OPTION_WEIGHTS, .help = "weights instead of random ones; those that are 0 are left out"},
-    {.option = BPPSA_OPTION_INPUT, .help = "images [B,C,H,W] whose values are counted, the mean over them"},
-    {.option = BPPSA_OPTION_LABELS, .help = "int64 labels [B]: the seed is dense whatever they are"},
-    {.option = BPPSA_OPTION_MEMORY_LIMIT,
-     .help = "of patterns, and of held products: auto takes fewer levels, a given number is refused"},
-    {.option = BPPSA_OPTION_MASK, .metavar = "M.safetensors", .help = BPPSA_PRUNED_MASK_HELP},
-    BPPSA_USE(SVG),
-    BPPSA_USES_END};
+/* levels: what --up-levels is unless it is given. */
+#define USES(levels)                                                                                                             \
+  {                                                                                                                              \
+    BPPSA_IN_SHAPE_USE, BPPSA_USE(PRUNE), {.option = BPPSA_OPTION_METHOD, .help = "of pruning, see bppsa prune"},                \
+        {.option = BPPSA_OPTION_SEED, .help = "of the weights, PyTorch's initialisation, and of an image where none is given"},  \
+        {.option = BPPSA_OPTION_PATTERN, .meaning = &bppsa_meaning_flops_pattern},                                               \
+        {.option = BPPSA_OPTION_UP_LEVELS, .meaning = &bppsa_meaning_levels_auto_or_none, .fallback = (levels)},                 \
+        {.option = BPPSA_OPTION_INPUT_GRAD, .help = "count the step to the input's gradient too"},                               \
+        {.option = BPPSA_OPTION_BATCH, .fallback = "1", .help = "samples whose products are held"}, BPPSA_USE(DTYPE),            \
+        {.option = BPPSA_OPTION_WEIGHTS, .help = "weights instead of random ones; those that are 0 are left out"},               \
+        {.option = BPPSA_OPTION_INPUT, .help = "images [B,C,H,W] whose values are counted, the mean over them"},                 \
+        {.option = BPPSA_OPTION_LABELS, .help = "int64 labels [B]: the seed is dense whatever they are"},                        \
+        {.option = BPPSA_OPTION_MEMORY_LIMIT,                                                                                    \
+         .help = "of patterns, and of held products: auto takes fewer levels, a given number is refused"},                       \
+        {.option = BPPSA_OPTION_MASK, .metavar = "M.safetensors", .help = BPPSA_PRUNED_MASK_HELP},                               \
+        {.option = BPPSA_OPTION_CSV, .help = "the layers, with a row for each"},                                                 \
+        {.option = BPPSA_OPTION_SVG, .help = "a drawing of the scan's levels; of layers alone, bars of their FLOPs"},            \
+        BPPSA_USES_END                                                                                                           \
+  }
+static const bppsa_option_use uses_AUTO[] = USES("auto"), uses_NONE[] = USES("none");
 
 static const char notes[] =
     "Three kinds of patterns. Without --prune and --weights every weight counts, by the operators' "
@@ -38,20 +41,29 @@ static const char notes[] =
     "same patterns or\n"
     "with all weights. 2 FLOPs an entry it applies, 2 a matching pair of a product: 0 up-levels are 1.00 times "
     "BP. docs/flops.md has\n"
-    "the derivation.\n";
+    "the derivation.\n"
+    "--up-levels none counts the layers alone, also of networks whose scan does not fit into memory: forward, and backward to "
+    "inputs "
+    "and\n"
+    "weights; dense (with the padding, as PyTorch counts), and of the weights that are kept.\n";
 
 static bppsa_status run(bppsa_cli *cli) {
-  return bppsa_setup_flops_run(cli, bppsa_flops_json, bppsa_flops_text);
+  const bool layers = strcmp(bppsa_cli_value(cli, BPPSA_OPTION_UP_LEVELS)->text, "none") == 0;
+  return layers ? bppsa_setup_flops_run(cli, bppsa_layer_table_json, bppsa_layer_table_text)
+                : bppsa_setup_flops_run(cli, bppsa_flops_json, bppsa_flops_text);
 }
 
-#define FLOPS(id, name, what, words)                                                                                             \
+#define FLOPS(id, name, what, words, takes)                                                                                      \
   const bppsa_command bppsa_command_flops_##id = {.verb = "flops",                                                               \
                                                   .object = (name),                                                              \
-                                                  .summary = "Counts the FLOPs of every step of " what " sparse scan",           \
+                                                  .summary = "Counts the FLOPs of " what                                         \
+                                                             " layers and of every step of its sparse scan",                     \
                                                   .example = "flops " words,                                                     \
                                                   .notes = notes,                                                                \
-                                                  .uses = uses,                                                                  \
+                                                  .uses = (takes),                                                               \
                                                   .run = run}
-FLOPS(vgg11, "vgg11", "VGG-11's", "vgg11 --prune 0.97 --up-levels 2");
-FLOPS(lenet5, "lenet5", "LeNet-5's", "lenet5 --up-levels 2");
-FLOPS(file, BPPSA_NETWORK_FILE, "a network file's", "net.json --prune 0.9 --up-levels auto");
+#define EXAMPLE_AUTO " --prune 0.97 --up-levels 2"
+#define EXAMPLE_NONE " --prune 0.9 --csv layers.csv --svg layers.svg"
+#define IMAGES(id, words, shape, levels) FLOPS(id, #id, words "'s", #id EXAMPLE_##levels, uses_##levels);
+#include "networks/image_networks.inc"
+FLOPS(file, BPPSA_NETWORK_FILE, "a network file's", "net.json --prune 0.9 --up-levels auto", uses_AUTO);

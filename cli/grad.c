@@ -21,6 +21,7 @@
 
 /* The options of convolutional networks. */
 static const bppsa_option_use uses_cnn[] = {
+    BPPSA_IN_SHAPE_USE,
     {.option = BPPSA_OPTION_LOSS, .meaning = &bppsa_meaning_train_loss, .help = BPPSA_IMAGES_LOSS_HELP},
     BPPSA_USE(IGNORE_LABEL),
     {.option = BPPSA_OPTION_MASK, .metavar = "M.safetensors", .help = BPPSA_MASK_HELP},
@@ -167,6 +168,6 @@ static bppsa_status run(bppsa_cli *cli) {
       .run = run}
 #define CELL(id, words, functions, rate, sweep) GRAD(id, #id, #id, "scan", uses_##id);
 #include "networks/cells.inc"
-GRAD(lenet5, "lenet5", "lenet5", "sparse scan", uses_cnn);
-GRAD(vgg11, "vgg11", "vgg11", "sparse scan", uses_cnn);
+#define IMAGES(id, words, shape, levels) GRAD(id, #id, #id, "sparse scan", uses_cnn);
+#include "networks/image_networks.inc"
 GRAD(file, BPPSA_NETWORK_FILE, "net.json", "sparse scan", uses_cnn);

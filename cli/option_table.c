@@ -109,6 +109,9 @@ MEANING(input_size, "--input", BPPSA_INTEGER, BPPSA_GROUP_DATA, "I", NULL,
 MEANING(levels_or_auto, "--up-levels", BPPSA_TEXT, BPPSA_GROUP_GRADIENTS, "L|auto", "auto",
         "up-sweep levels, then a linear middle; auto: the fewest FLOPs on the critical path",
         "a whole number, 0 or more, or auto", .choices = NULL);
+MEANING(levels_auto_or_none, "--up-levels", BPPSA_TEXT, BPPSA_GROUP_GRADIENTS, "L|auto|none", "auto",
+        "up-sweep levels, then a linear middle; auto: the fewest FLOPs on the critical path; none: no scan, the layers alone",
+        "a whole number, 0 or more, auto or none", .choices = NULL);
 MEANING(stage_chunks, "--chunks", BPPSA_INTEGER, BPPSA_GROUP_RANKS, "V", "2", "stages a worker holds, of interleaved", MILLION);
 MEANING(forward_cost, "--forward", COST("F", "1", "time of F, a layer and micro-batch"));
 MEANING(input_grad_cost, "--input-grad", COST("I", "1", "time of I"));

@@ -93,9 +93,9 @@ const bppsa_option_info *bppsa_option_get(bppsa_option option);
 const bppsa_option_info *bppsa_option_of(const bppsa_option_use *use);
 /* Other meanings of options than the table's. */
 extern const bppsa_option_info bppsa_meaning_any_model, bppsa_meaning_model_layers, bppsa_meaning_train_loss,
-    bppsa_meaning_pixels, bppsa_meaning_input_size, bppsa_meaning_levels_or_auto, bppsa_meaning_stage_chunks,
-    bppsa_meaning_forward_cost, bppsa_meaning_input_grad_cost, bppsa_meaning_train_iterations, bppsa_meaning_rank_micro_batches,
-    bppsa_meaning_flops_pattern, bppsa_meaning_any_backward;
+    bppsa_meaning_pixels, bppsa_meaning_input_size, bppsa_meaning_levels_or_auto, bppsa_meaning_levels_auto_or_none,
+    bppsa_meaning_stage_chunks, bppsa_meaning_forward_cost, bppsa_meaning_input_grad_cost, bppsa_meaning_train_iterations,
+    bppsa_meaning_rank_micro_batches, bppsa_meaning_flops_pattern, bppsa_meaning_any_backward;
 /* Returns the option's choice number `index`, counted from 0, or NULL behind the last one. */
 const char *bppsa_option_choice(const bppsa_option_info *info, int32_t index);
 enum { BPPSA_OPTION_CHOICES = 32 }; /* more than any option has */

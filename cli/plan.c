@@ -27,6 +27,7 @@
 
 /* The options of convolutional networks. Their plan is made over the patterns that hold for any input. */
 static const bppsa_option_use uses_cnn[] = {
+    BPPSA_IN_SHAPE_USE,
     BPPSA_USE(PRUNE),
     {.option = BPPSA_OPTION_METHOD, .help = "of pruning, see bppsa prune"},
     {.option = BPPSA_OPTION_SEED, .help = "of the weights that are pruned"},
@@ -125,14 +126,14 @@ static bppsa_status run_cnn(bppsa_cli *cli) {
   return bppsa_setup_flops_run(cli, bppsa_flops_plan_json, bppsa_flops_plan_text);
 }
 
-#define PLAN(id, name, what)                                                                                                     \
+#define PLAN(id, name, network, what)                                                                                            \
   const bppsa_command bppsa_command_plan_##id = {.verb = "plan",                                                                 \
                                                  .object = (name),                                                               \
                                                  .summary = "Shows the plan of " what " sparse scan",                            \
-                                                 .example = "plan " name " --up-levels 2",                                       \
+                                                 .example = "plan " network " --up-levels 2",                                    \
                                                  .notes = cnn_notes,                                                             \
                                                  .uses = uses_cnn,                                                               \
                                                  .run = run_cnn}
-PLAN(lenet5, "lenet5", "LeNet-5's");
-PLAN(vgg11, "vgg11", "VGG-11's");
-PLAN(file, BPPSA_NETWORK_FILE, "a network file's");
+#define IMAGES(id, words, shape, levels) PLAN(id, #id, #id shape, words "'s");
+#include "networks/image_networks.inc"
+PLAN(file, BPPSA_NETWORK_FILE, "net.json", "a network file's");

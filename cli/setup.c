@@ -19,6 +19,20 @@ const bppsa_network_kind *bppsa_setup_kind(const bppsa_cli *cli) {
   return kind != NULL ? kind : bppsa_network_kind_find(named ? model->text : "rnn");
 }
 
+bppsa_status bppsa_setup_in_shape(const bppsa_cli *cli, int64_t in[3]) {
+  const bppsa_option_value *value = bppsa_cli_value(cli, BPPSA_OPTION_IN_SHAPE);
+  int64_t shape[3] = {1, 1, 1};
+  int count;
+  if (!value->present) {
+    return BPPSA_OK;
+  }
+  if (!bppsa_text_numbers(value->text, 3, shape, &count) || shape[0] < 1) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: '%s', expected %s", value->meaning->name, value->text, value->meaning->expected);
+  }
+  memcpy(in, shape, sizeof shape);
+  return BPPSA_OK;
+}
+
 /* Reads --weight-gradients. Only BP on a GPU has a second stream. */
 static bppsa_status read_order(const bppsa_cli *cli, bppsa_weight_gradients *gradients) {
   const bppsa_option_value *order = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHT_GRADIENTS),
@@ -44,7 +58,10 @@ bppsa_status bppsa_setup_network(const bppsa_cli *cli, bppsa_network *network) {
   const bool file = strcmp(kind->name, BPPSA_NETWORK_FILE) == 0;
   bppsa_network opened = {0};
   BPPSA_TRY(bppsa_network_open(file ? cli->object : kind->name, bppsa_cli_value(cli, BPPSA_OPTION_MASK)->text, &opened));
-  const bppsa_status status = read_order(cli, &opened.weight_gradients);
+  bppsa_status status = read_order(cli, &opened.weight_gradients);
+  int64_t in[3] = {0};
+  status = status == BPPSA_OK ? bppsa_setup_in_shape(cli, in) : status;
+  status = status == BPPSA_OK && in[0] != 0 ? bppsa_network_reshape(&opened, in) : status;
   if (status != BPPSA_OK) {
     bppsa_network_close(&opened);
     return status;

@@ -24,6 +24,12 @@
 
 /* ---- networks ---- */
 
+/* Of convolutional networks, whose option it is to take another input than their own. */
+#define BPPSA_IN_SHAPE_USE                                                                                                       \
+  { .option = BPPSA_OPTION_IN_SHAPE, .help = "the input, instead of the network's own" }
+/* Reads --in-shape; where it is not given, *in stays as it is. ERR_ARGUMENT. */
+bppsa_status bppsa_setup_in_shape(const bppsa_cli *cli, int64_t in[3]);
+
 /* The kind that the command's object names, otherwise the kind of --model, otherwise rnn. */
 const bppsa_network_kind *bppsa_setup_kind(const bppsa_cli *cli);
 /* Opens the network the command's object names, with --mask and --weight-gradients. ERR_ARGUMENT: a second stream is asked for

@@ -5,14 +5,22 @@
 #include "core/files/file.h"
 #include "terminal/machine.h"
 
-static bppsa_status parse_levels(const char *text, bppsa_scan_method *scan) {
+/* Are the layers counted alone? */
+static bool is_none(const bppsa_cli *cli) {
+  const bppsa_option_value *levels = bppsa_cli_value(cli, BPPSA_OPTION_UP_LEVELS);
+  return levels->meaning == &bppsa_meaning_levels_auto_or_none && strcmp(levels->text, "none") == 0;
+}
+
+static bppsa_status parse_levels(const bppsa_cli *cli, bppsa_scan_method *scan) {
+  const bppsa_option_value *levels = bppsa_cli_value(cli, BPPSA_OPTION_UP_LEVELS);
+  const char *text = levels->text;
   bppsa_option_value number;
-  if (strcmp(text, "auto") == 0) {
+  if (strcmp(text, "auto") == 0 || is_none(cli)) {
     *scan = bppsa_scan_method_of(BPPSA_SCAN_AUTO);
     return BPPSA_OK;
   }
   if (bppsa_option_parse(BPPSA_OPTION_UP_LEVELS, text, &number) != BPPSA_OK) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--up-levels: '%s', expected %s", text, bppsa_meaning_levels_or_auto.expected);
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--up-levels: '%s', expected %s", text, levels->meaning->expected);
   }
   *scan = (bppsa_scan_method){.algorithm = BPPSA_SCAN_BLELLOCH, .up_levels = number.integer};
   return BPPSA_OK;
@@ -40,18 +48,33 @@ static bppsa_status take_options(const bppsa_cli *cli, bppsa_flops_request *requ
                                    .assumed_limit = (int64_t)(0.75 * (double)bppsa_machine_memory())};
   BPPSA_TRY(bppsa_dtype_parse(dtype->text, &request->dtype));
   request->convert_weights = dtype->given;
-  return parse_levels(bppsa_cli_value(cli, BPPSA_OPTION_UP_LEVELS)->text, &request->scan);
+  request->layers_only = is_none(cli);
+  BPPSA_TRY(bppsa_setup_in_shape(cli, request->in));
+  return parse_levels(cli, &request->scan);
 }
 
-static bppsa_status draw(const bppsa_cli *cli, const bppsa_flops *flops) {
-  const bppsa_option_value *svg = bppsa_cli_value(cli, BPPSA_OPTION_SVG);
-  bppsa_text drawing = {0};
-  if (!svg->given) {
+static bppsa_status draw_layers(const bppsa_flops *flops, bppsa_text *drawing) {
+  bppsa_layer_table_draw(flops, drawing);
+  return bppsa_text_check(drawing);
+}
+
+static bppsa_status write_csv(const bppsa_flops *flops, bppsa_text *table) {
+  bppsa_layer_table_csv(flops, table);
+  return bppsa_text_check(table);
+}
+
+/* Writes the file of an option, if it is given. */
+static bppsa_status write(const bppsa_cli *cli, bppsa_option option, bppsa_status (*make)(const bppsa_flops *, bppsa_text *),
+                          const bppsa_flops *flops) {
+  const bppsa_option_value *path = bppsa_cli_value(cli, option);
+  bppsa_text made = {0};
+  if (!path->given) {
     return BPPSA_OK;
   }
-  bppsa_status status = bppsa_flops_draw(flops, &drawing);
-  status = status == BPPSA_OK ? bppsa_file_write(svg->text, drawing.text, drawing.size) : bppsa_fail_prefix(status, "--svg");
-  bppsa_text_free(&drawing);
+  bppsa_status status = make(flops, &made);
+  status = status == BPPSA_OK ? bppsa_file_write(path->text, made.text, made.size)
+                              : bppsa_fail_prefix(status, "%s", bppsa_option_get(option)->name);
+  bppsa_text_free(&made);
   return status;
 }
 
@@ -64,9 +87,10 @@ bppsa_status bppsa_setup_flops_run(const bppsa_cli *cli, json_t *(*json)(const b
   bppsa_status status = bppsa_flops_count(&request, &flops);
   if (status == BPPSA_OK) {
     bppsa_setup_note_weights(cli, flops.note);
-    bppsa_setup_note_larger(cli, BPPSA_OPTION_UP_LEVELS,
-                            request.scan.algorithm == BPPSA_SCAN_BLELLOCH ? request.scan.up_levels : 0,
-                            bppsa_scan_plan_config(flops.plan)->method.up_levels);
+    if (request.scan.algorithm == BPPSA_SCAN_BLELLOCH) {
+      bppsa_setup_note_larger(cli, BPPSA_OPTION_UP_LEVELS, request.scan.up_levels,
+                              bppsa_scan_plan_config(flops.plan)->method.up_levels);
+    }
     if (cli->to.json) {
       status = bppsa_json_render(json(&flops), &shown.text);
     } else {
@@ -74,7 +98,9 @@ bppsa_status bppsa_setup_flops_run(const bppsa_cli *cli, json_t *(*json)(const b
       status = bppsa_text_check(&shown);
     }
   }
-  status = status == BPPSA_OK ? draw(cli, &flops) : status;
+  status = status == BPPSA_OK ? write(cli, BPPSA_OPTION_CSV, write_csv, &flops) : status;
+  status =
+      status == BPPSA_OK ? write(cli, BPPSA_OPTION_SVG, request.layers_only ? draw_layers : bppsa_flops_draw, &flops) : status;
   status = status == BPPSA_OK ? bppsa_setup_show(cli, &shown) : status;
   bppsa_text_free(&shown);
   bppsa_flops_free(&flops);

@@ -50,6 +50,7 @@
 
 /* The options of convolutional networks. */
 static const bppsa_option_use uses_cnn[] = {
+    BPPSA_IN_SHAPE_USE,
     {.option = BPPSA_OPTION_LOSS, .meaning = &bppsa_meaning_train_loss, .help = BPPSA_IMAGES_LOSS_HELP},
     BPPSA_USE(IGNORE_LABEL),
     {.option = BPPSA_OPTION_MASK, .metavar = "M.safetensors", .help = BPPSA_MASK_HELP},
@@ -380,9 +381,9 @@ static const char cnn_notes[] =
   TRAIN(id, #id, words " by sequential BP or by the scan", #id " --seq-len 100 --samples 3200 --epochs 3", SIGNAL_NOTES,         \
         uses_##id);
 #include "networks/cells.inc"
-TRAIN(lenet5, "lenet5", "LeNet-5 by sequential BP or by the sparse scan", "lenet5 --data cifar10:cifar --lr 0.01 --epochs 3",
-      cnn_notes, uses_cnn);
-TRAIN(vgg11, "vgg11", "VGG-11 by sequential BP or by the sparse scan", "vgg11 --data cifar10:cifar --backward bp --lr 0.01",
-      cnn_notes, uses_cnn);
+#define IMAGES(id, words, shape, levels)                                                                                         \
+  TRAIN(id, #id, words " by sequential BP or by the sparse scan", #id shape " --data cifar10:cifar --lr 0.01 --epochs 3",        \
+        cnn_notes, uses_cnn);
+#include "networks/image_networks.inc"
 TRAIN(file, BPPSA_NETWORK_FILE, "a network of a file of operators (docs/networks.md)",
       "net.json --data cifar10:cifar --lr 0.01 --epochs 3", cnn_notes, uses_cnn);

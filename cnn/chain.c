@@ -4,6 +4,7 @@
 
 #include "cnn/cnn_internal.h"
 #include "cnn/pass.h"
+#include "cnn/work.h"
 #include "core/base/alloc.h"
 
 typedef struct {
@@ -131,26 +132,10 @@ static const bppsa_chain_ops gpu_ops = {.forward = gpu_forward,
                                         .twin = twin,
                                         .destroy = destroy};
 
-/* Each output of a convolution or a linear operator is a sum of products; the others read a window, or one value. */
-static double flops_of(const bppsa_cnn_layer *about, int64_t in, int64_t out) {
-  const bppsa_op *op = &about->op;
-  const double taps = (double)(op->kernel[0] * op->kernel[1]);
-  switch (op->kind) {
-  case BPPSA_OPERATOR_CONV2D:
-    return 2 * (double)out * taps * (double)(op->in[0] / op->groups);
-  case BPPSA_OPERATOR_LINEAR:
-    return 2 * (double)out * (double)in;
-  case BPPSA_OPERATOR_MAXPOOL2D:
-  case BPPSA_OPERATOR_AVGPOOL2D:
-    return (double)out * taps;
-  case BPPSA_OPERATOR_ADAPTIVE_AVGPOOL2D:
-  case BPPSA_OPERATOR_GLOBAL_AVGPOOL:
-    return (double)in;
-  case BPPSA_OPERATOR_BATCHNORM2D:
-    return 2 * (double)out;
-  default:
-    return (double)out;
-  }
+/* Weighs an identity as if it read its input: a worker passes it on. */
+static double flops_of(const bppsa_cnn_network *network, int64_t i) {
+  return bppsa_op_is_identity(&network->layers[i].op) ? (double)bppsa_cnn_size(network, i + 1)
+                                                      : bppsa_cnn_forward_flops(network, i);
 }
 
 static bppsa_status describe_layer(cnn_chain *c, int64_t i) {
@@ -171,7 +156,7 @@ static bppsa_status describe_layer(cnn_chain *c, int64_t i) {
       .kept = about->op.kind == BPPSA_OPERATOR_MAXPOOL2D ? bppsa_cnn_size(&c->network, i + 1) * (int64_t)sizeof(int32_t) : 0,
       .first_parameter = first,
       .parameters = parameters};
-  c->layers[i].flops = flops_of(about, c->layers[i].in, c->layers[i].out);
+  c->layers[i].flops = flops_of(&c->network, i);
   return about->op.kind == BPPSA_OPERATOR_CONV2D && c->base.device == NULL
              ? bppsa_conv_plan(&about->op, c->base.dtype, c->threads, c->base.batch, &c->convs[i])
              : BPPSA_OK;

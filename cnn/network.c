@@ -5,14 +5,6 @@
 
 #include "cnn/network_internal.h"
 #include "core/base/alloc.h"
-#include "jacobian/network_ops.h"
-
-static const struct {
-  const char *name;
-  const char *head, *prefix; /* names of the head and of its parameters */
-  int64_t classes;
-  bool numbered; /* parameters are called features.K, K the operator's position */
-} builtins[] = {{"lenet5", "fc3", "fc3", 10, false}, {"vgg11", "classifier", "classifier", 10, true}};
 
 int64_t bppsa_cnn_size(const bppsa_cnn_network *network, int64_t i) {
   const int64_t *shape = i == 0 ? network->in : network->layers[i - 1].out;
@@ -75,49 +67,6 @@ void bppsa_cnn_network_free(bppsa_cnn_network *network) {
   bppsa_free(network->input_ptr);
   bppsa_free(network->inputs);
   *network = (bppsa_cnn_network){0};
-}
-
-/* Adds the operators of the table, then the head. */
-static bppsa_status add_builtin(size_t which, const bppsa_named_op *ops, int64_t count, bppsa_cnn_network *made) {
-  for (int64_t i = 0; i < count; ++i) {
-    bppsa_cnn_layer layer = {.op = ops[i].op};
-    layer.bias = bppsa_cnn_has_weights(&layer);
-    memcpy(layer.name, ops[i].name, sizeof ops[i].name);
-    memcpy(layer.prefix, ops[i].name, sizeof ops[i].name);
-    if (builtins[which].numbered) {
-      snprintf(layer.prefix, sizeof layer.prefix, "features.%lld", (long long)i);
-    }
-    BPPSA_TRY(bppsa_cnn_network_add(made, &layer));
-  }
-  bppsa_cnn_layer head = {.op = bppsa_op_default(BPPSA_OPERATOR_LINEAR), .bias = true};
-  head.op.out_channels = builtins[which].classes;
-  snprintf(head.name, sizeof head.name, "%s", builtins[which].head);
-  snprintf(head.prefix, sizeof head.prefix, "%s", builtins[which].prefix);
-  return bppsa_cnn_network_add(made, &head);
-}
-
-bppsa_status bppsa_cnn_network_builtin(const char *name, bppsa_cnn_network *network) {
-  BPPSA_REQUIRE(name != NULL && network != NULL);
-  for (size_t i = 0; i < sizeof builtins / sizeof builtins[0]; ++i) {
-    if (strcmp(builtins[i].name, name) != 0) {
-      continue;
-    }
-    bppsa_named_op ops[BPPSA_NETWORK_OPS];
-    int64_t count;
-    bppsa_cnn_network made = {0};
-    BPPSA_TRY(bppsa_network_table(name, ops, &count));
-    snprintf(made.name, sizeof made.name, "%s", name);
-    memcpy(made.in, ops[0].op.in, sizeof made.in);
-    bppsa_status status = bppsa_cnn_network_reserve(count + 1, &made);
-    status = status == BPPSA_OK ? add_builtin(i, ops, count, &made) : status;
-    if (status != BPPSA_OK) {
-      bppsa_cnn_network_free(&made);
-      return status;
-    }
-    *network = made;
-    return BPPSA_OK;
-  }
-  return bppsa_fail(BPPSA_ERR_ARGUMENT, "network '%s' is unknown, expected lenet5 or vgg11", name);
 }
 
 int64_t bppsa_cnn_parameters(const bppsa_cnn_layer *layer) {

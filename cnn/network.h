@@ -91,8 +91,10 @@ typedef struct {
   int32_t *inputs;
 } bppsa_cnn_network;
 
-/* Makes "lenet5" or "vgg11" on 3 x 32 x 32, with PyTorch's parameter names (conv1 .. fc3; features.K and classifier).
- * ERR_ARGUMENT: another name; ERR_MEMORY. */
+/* Makes a built-in network with PyTorch's parameter names: "lenet5" or "vgg11" on 3 x 32 x 32 (conv1 .. fc3; features.K and
+ * classifier), "resnet18", "resnet50", "mobilenetv2" or "vgg16" as torchvision has them on 3 x 224 x 224, "resnet20" on
+ * 3 x 32 x 32 (He et al. 2016, section 4.2, with projections as shortcuts between stages). ERR_ARGUMENT: another name;
+ * ERR_MEMORY. */
 bppsa_status bppsa_cnn_network_builtin(const char *name, bppsa_cnn_network *network);
 /* Reads a network file. Messages name the file and the layer. ERR_FORMAT: not JSON, a member that is missing, unknown or of the
  * wrong type, an unknown operator, a name given twice, an input that is no layer, layers that read each other in a circle, a layer
@@ -101,6 +103,9 @@ bppsa_status bppsa_cnn_network_builtin(const char *name, bppsa_cnn_network *netw
 bppsa_status bppsa_cnn_network_load(const char *path, bppsa_cnn_network *network);
 /* The same for `size` bytes of text; `where` names their source in messages. */
 bppsa_status bppsa_cnn_network_parse(const char *where, const char *text, int64_t size, bppsa_cnn_network *network);
+/* Gives the network another input [C, H, W]: all shapes follow from it, and with them those of the weights of convolutions and
+ * linear operators. ERR_ARGUMENT, ERR_SHAPE: the network does not take such an input; then it stays as it was; ERR_MEMORY. */
+bppsa_status bppsa_cnn_network_reshape(bppsa_cnn_network *network, const int64_t in[3]);
 /* ERR_MEMORY. */
 bppsa_status bppsa_cnn_network_copy(const bppsa_cnn_network *from, bppsa_cnn_network *to);
 /* The same for a document that is parsed already and stays the caller's. */

@@ -225,3 +225,25 @@ bppsa_status bppsa_cnn_network_order(const char *where, int64_t count, const bpp
   bppsa_free(o.place);
   return status;
 }
+
+/* ---- another input ---- */
+
+bppsa_status bppsa_cnn_network_reshape(bppsa_cnn_network *network, const int64_t in[3]) {
+  BPPSA_REQUIRE(network != NULL && network->layers != NULL && in != NULL);
+  bppsa_cnn_network made;
+  BPPSA_TRY(bppsa_cnn_network_copy(network, &made));
+  memcpy(made.in, in, sizeof made.in);
+  made.count = 0;
+  bppsa_status status = BPPSA_OK;
+  while (status == BPPSA_OK && made.count < network->count) {
+    status = add_layer(&made, &network->layers[made.count]);
+  }
+  if (status != BPPSA_OK) {
+    status = bppsa_fail_prefix(status, "%s: layer '%s'", made.name, network->layers[made.count].name);
+    bppsa_cnn_network_free(&made);
+    return status;
+  }
+  bppsa_cnn_network_free(network);
+  *network = made;
+  return BPPSA_OK;
+}

@@ -75,3 +75,95 @@ bppsa_status bppsa_cnn_count_bp(const bppsa_cnn_network *network, const uint8_t 
   bppsa_free((void *)own);
   return status;
 }
+
+/* ---- layers one by one ---- */
+
+double bppsa_cnn_forward_flops(const bppsa_cnn_network *network, int64_t i) {
+  const bppsa_cnn_layer *layer = &network->layers[i];
+  const bppsa_op *op = &layer->op;
+  const double out = (double)bppsa_cnn_size(network, i + 1), taps = (double)op->kernel[0] * (double)op->kernel[1];
+  if (layer->node != BPPSA_CNN_OPERATOR) {
+    const bool joins = layer->node == BPPSA_CNN_ADD || layer->node == BPPSA_CNN_MUL;
+    return joins ? (double)(bppsa_cnn_input_count(network, i) - 1) * out : 0;
+  }
+  switch (op->kind) {
+  case BPPSA_OPERATOR_CONV2D:
+    return 2 * out * taps * (double)(op->in[0] / op->groups);
+  case BPPSA_OPERATOR_LINEAR:
+    return 2 * out * (double)op->in[0] * (double)op->in[1] * (double)op->in[2];
+  case BPPSA_OPERATOR_MAXPOOL2D:
+  case BPPSA_OPERATOR_AVGPOOL2D:
+    return out * taps;
+  case BPPSA_OPERATOR_ADAPTIVE_AVGPOOL2D:
+  case BPPSA_OPERATOR_GLOBAL_AVGPOOL:
+    return (double)op->in[0] * (double)op->in[1] * (double)op->in[2];
+  case BPPSA_OPERATOR_BATCHNORM2D:
+    return 2 * out;
+  default:
+    return bppsa_op_is_identity(op) ? 0 : out;
+  }
+}
+
+/* Counts the weights that the mask keeps, and the pairs of an input and an output that they join: a weight of a linear operator
+ * joins one, a weight of a convolution one at every position of the output at which its tap lies inside the input. */
+static void count_kept(const bppsa_cnn_layer *layer, const uint8_t *mask, int64_t *kept, double *pairs) {
+  const bppsa_op *op = &layer->op;
+  const bool conv = op->kind == BPPSA_OPERATOR_CONV2D;
+  const int64_t width = conv ? op->kernel[1] : 1, taps = conv ? op->kernel[0] * width : 1, weights = bppsa_op_weights(op);
+  *kept = 0;
+  *pairs = 0;
+  for (int64_t tap = 0; tap < taps; ++tap) {
+    int64_t here = mask == NULL ? weights / taps : 0;
+    for (int64_t k = tap; mask != NULL && k < weights; k += taps) {
+      here += mask[k] != 0;
+    }
+    const int64_t rows = conv ? bppsa_op_tap_positions(op, 0, tap / width, layer->out[1]) : 1;
+    const int64_t columns = conv ? bppsa_op_tap_positions(op, 1, tap % width, layer->out[2]) : 1;
+    *kept += here;
+    *pairs += (double)here * (double)(rows * columns);
+  }
+}
+
+/* Entries of the layer's own transposed Jacobian: without those that lead to the network's input where its gradient is not wanted,
+ * and without ones. */
+static double backward_entries(const bppsa_cnn_network *network, int64_t i, bool input, double entries) {
+  const bppsa_cnn_layer *layer = &network->layers[i];
+  if (layer->node == BPPSA_CNN_OPERATOR) {
+    return bppsa_op_is_identity(&layer->op) || (bppsa_cnn_input_of(network, i, 0) < 0 && !input) ? 0 : entries;
+  }
+  double sum = 0;
+  for (int64_t k = 0; layer->node == BPPSA_CNN_MUL && k < bppsa_cnn_input_count(network, i); ++k) {
+    sum += bppsa_cnn_input_of(network, i, k) >= 0 || input ? (double)bppsa_cnn_size(network, i + 1) : 0;
+  }
+  return sum;
+}
+
+bppsa_status bppsa_cnn_count_layer(const bppsa_cnn_network *network, int64_t i, const uint8_t *mask, bool input,
+                                   bppsa_cnn_layer_work *work) {
+  BPPSA_REQUIRE(network != NULL && work != NULL && i >= 0 && i < network->count);
+  const bppsa_cnn_layer *layer = &network->layers[i];
+  bppsa_cnn_layer_work made = {.parameters = 0};
+  bppsa_op_size size = {0};
+  BPPSA_TRY(layer->node == BPPSA_CNN_OPERATOR ? bppsa_op_count(&layer->op, &size) : BPPSA_OK);
+  for (int64_t p = 0; p < bppsa_cnn_parameters(layer); ++p) {
+    char name[BPPSA_CNN_PARAMETER];
+    const bppsa_parameter parameter = bppsa_cnn_parameter(layer, p, BPPSA_F32, name);
+    made.parameters += parameter.statistic ? 0 : bppsa_view_count(&parameter.value);
+  }
+  const bool weights = bppsa_cnn_has_weights(layer);
+  const double forward = bppsa_cnn_forward_flops(network, i);
+  double kept = (double)size.entries;
+  if (weights) {
+    made.weights = bppsa_op_weights(&layer->op);
+    count_kept(layer, mask, &made.kept, &kept);
+  }
+  const double entries[BPPSA_CNN_COUNTS] = {weights ? forward / 2 : (double)size.entries, (double)size.entries, kept};
+  for (int k = 0; k < BPPSA_CNN_COUNTS; ++k) {
+    made.flops[BPPSA_CNN_FORWARD][k] = weights ? 2 * entries[k] : forward;
+    made.flops[BPPSA_CNN_TO_INPUT][k] = 2 * backward_entries(network, i, input, entries[k]);
+    const bool trained = weights || (layer->op.kind == BPPSA_OPERATOR_BATCHNORM2D && layer->bias);
+    made.flops[BPPSA_CNN_TO_WEIGHTS][k] = trained ? 2 * entries[k] : 0;
+  }
+  *work = made;
+  return BPPSA_OK;
+}

@@ -28,6 +28,42 @@ bppsa_status bppsa_cnn_count_chain(const bppsa_cnn_network *network, const bppsa
 bppsa_status bppsa_cnn_count_bp(const bppsa_cnn_network *network, const uint8_t *const *masks, bool input,
                                 const bppsa_device *device, bppsa_cnn_bp_work *bp);
 
+/* ---- layers one by one ---- */
+
+/* The passes of training over a layer, for one sample. */
+typedef enum {
+  BPPSA_CNN_FORWARD = 0,
+  BPPSA_CNN_TO_INPUT,   /* the gradient of the layer's input */
+  BPPSA_CNN_TO_WEIGHTS, /* the gradients of its weights */
+  BPPSA_CNN_PASSES
+} bppsa_cnn_pass_kind;
+
+/* What is counted of a convolution or a linear operator, 2 FLOPs a pair of an input and an output that a weight joins; of other
+ * layers all three are the same. */
+typedef enum {
+  BPPSA_CNN_DENSE = 0, /* all weights at every output, which multiply the zeros of the padding too: what dense kernels do */
+  BPPSA_CNN_UNPRUNED,  /* all weights, without the padding: the entries of the Jacobian */
+  BPPSA_CNN_PRUNED,    /* the same of the weights that a mask keeps */
+  BPPSA_CNN_COUNTS
+} bppsa_cnn_count_kind;
+
+typedef struct {
+  int64_t parameters;    /* numbers that are trained: weights and biases, not a batch norm's statistics */
+  int64_t weights, kept; /* weights of a convolution or a linear operator, and those that the mask keeps; else 0 */
+  double flops[BPPSA_CNN_PASSES][BPPSA_CNN_COUNTS];
+} bppsa_cnn_layer_work;
+
+/* FLOPs of a layer's forward pass for one sample, dense. A convolution and a linear operator take 2 a product, without the bias;
+ * a pool 1 for each number that it reads, a batch norm 2 a number, an activation 1 a number, add and mul 1 for each number of all
+ * inputs but the first; an identity (flatten, dropout, concat, slice) none. */
+double bppsa_cnn_forward_flops(const bppsa_cnn_network *network, int64_t i);
+/* Counts layer i of a network, the head too, in closed form: nothing of a Jacobian's size is made. Backward passes take 2 FLOPs an
+ * entry of the transposed Jacobian, as above; the additions of biases and of gradients that meet are not counted. mask: a byte for
+ * each weight, 0 where it is left out; NULL: all are kept. input: the gradient of the network's input is wanted; without it a layer
+ * has none towards that input. ERR_ARGUMENT: no such layer; ERR_SHAPE: counts beyond 64 bits. */
+bppsa_status bppsa_cnn_count_layer(const bppsa_cnn_network *network, int64_t i, const uint8_t *mask, bool input,
+                                   bppsa_cnn_layer_work *work);
+
 #ifdef __cplusplus
 }
 #endif

@@ -67,6 +67,11 @@ void bppsa_canvas_line(bppsa_canvas *canvas, double x0, double y0, double x1, do
                  (x0 + x1) / 2 - 2 * bend, (y0 + y1) / 2, x1, y1, s.colour, s.width, s.dashed ? " stroke-dasharray=\"4 3\"" : "");
 }
 
+void bppsa_canvas_rectangle(bppsa_canvas *canvas, double x, double y, double width, double height, const char *fill) {
+  const bppsa_stroke stroke = {.colour = fill, .width = height};
+  bppsa_canvas_line(canvas, x, y + height / 2, x + width, y + height / 2, 0, stroke);
+}
+
 void bppsa_canvas_square(bppsa_canvas *canvas, double x, double y, double half, bppsa_stroke s) {
   const char *fill = s.fill != NULL ? s.fill : "#ffffff";
   if (canvas->png != NULL) {

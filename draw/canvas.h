@@ -27,6 +27,8 @@ void bppsa_canvas_open(bppsa_canvas *canvas, const char *name, const char *toolt
 void bppsa_canvas_close(bppsa_canvas *canvas);
 /* Draws a line whose middle is bent by `bend` pixels to the left. */
 void bppsa_canvas_line(bppsa_canvas *canvas, double x0, double y0, double x1, double y1, double bend, bppsa_stroke stroke);
+/* Fills a rectangle whose upper left corner is (x, y). */
+void bppsa_canvas_rectangle(bppsa_canvas *canvas, double x, double y, double width, double height, const char *fill);
 void bppsa_canvas_square(bppsa_canvas *canvas, double x, double y, double half, bppsa_stroke stroke);
 void bppsa_canvas_circle(bppsa_canvas *canvas, double x, double y, double radius, bppsa_stroke stroke);
 /* Writes a text. anchor -1: it begins at x; 0: it is centred at x; 1: it ends at x. y is the middle of its height. */

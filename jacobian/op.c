@@ -284,10 +284,16 @@ int64_t bppsa_op_pool_extent(const bppsa_op *op, int axis, int64_t X) {
   return (stop < in ? stop : in) - (start > 0 ? start : 0);
 }
 
-/* Counts pairs of an input position and an output position along an axis: for every tap t the X with 0 <= s X + d t - p < in, or
- * for every X the taps inside the input, whichever loop is shorter. */
+int64_t bppsa_op_tap_positions(const bppsa_op *op, int axis, int64_t t, int64_t out) {
+  const int64_t s = op->stride[axis], in = op->in[axis + 1];
+  const int64_t before = op->padding[2 * axis] - op->dilation[axis] * t, behind = in - 1 + before; /* before <= s X <= behind */
+  const int64_t first = before > 0 ? (before + s - 1) / s : 0, last = behind < 0 ? -1 : behind / s < out ? behind / s : out - 1;
+  return last >= first ? last - first + 1 : 0;
+}
+
+/* Counts pairs of an input position and an output position along an axis: for every tap the outputs, or for every output the taps
+ * inside the input, whichever loop is shorter. */
 static int64_t axis_entries(const bppsa_op *op, int axis, int64_t out) {
-  const int64_t s = op->stride[axis], d = op->dilation[axis], p = op->padding[2 * axis], in = op->in[axis + 1];
   int64_t sum = 0;
   if (is_adaptive(op) || op->kernel[axis] > out) {
     for (int64_t X = 0; X < out; ++X) {
@@ -298,9 +304,7 @@ static int64_t axis_entries(const bppsa_op *op, int axis, int64_t out) {
     return sum;
   }
   for (int64_t t = 0; t < op->kernel[axis]; ++t) {
-    const int64_t before = p - d * t, behind = in - 1 + before; /* before <= s X <= behind */
-    const int64_t first = before > 0 ? (before + s - 1) / s : 0, last = behind < 0 ? -1 : behind / s < out ? behind / s : out - 1;
-    sum += last >= first ? last - first + 1 : 0;
+    sum += bppsa_op_tap_positions(op, axis, t, out);
   }
   return sum;
 }

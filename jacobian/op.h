@@ -110,6 +110,8 @@ int64_t bppsa_op_window(const bppsa_op *op, int axis, int64_t X);
 /* The first and the last tap of output X along an axis (0: height, 1: width) that lie inside the input, for conv2d and pools;
  * first > last: none does. */
 void bppsa_op_taps(const bppsa_op *op, int axis, int64_t X, int64_t *first, int64_t *last);
+/* The number of outputs of `out` along an axis whose tap t lies inside the input, for conv2d and pools with a kernel. */
+int64_t bppsa_op_tap_positions(const bppsa_op *op, int axis, int64_t t, int64_t out);
 /* The number of input positions that a pool's window X covers along an axis, which divides an average: padding counts unless
  * exclude_pad. */
 int64_t bppsa_op_pool_extent(const bppsa_op *op, int axis, int64_t X);

@@ -32,6 +32,13 @@ bppsa_status bppsa_network_open(const char *name, const char *mask_path, bppsa_n
   return BPPSA_OK;
 }
 
+bppsa_status bppsa_network_reshape(bppsa_network *network, const int64_t in[3]) {
+  char shape[BPPSA_SHAPE_TEXT];
+  const bppsa_status status = bppsa_cnn_network_reshape(&network->layers, in);
+  return status == BPPSA_OK ? BPPSA_OK
+                            : bppsa_fail_prefix(status, "--in-shape: %s", bppsa_shape_text(3, in, shape, sizeof shape));
+}
+
 void bppsa_network_close(bppsa_network *network) {
   bppsa_cnn_network_free(&network->layers);
   bppsa_safetensors_destroy(network->mask);

@@ -26,6 +26,9 @@ typedef struct bppsa_network {
  * network's weights at `mask_path` (NULL: none), a file of masks or one with pruned weights; both texts must outlive it.
  * ERR_ARGUMENT: an unknown name, a file that is not there; ERR_* of bppsa_cnn_network_load and bppsa_safetensors_load. */
 bppsa_status bppsa_network_open(const char *name, const char *mask_path, bppsa_network *network);
+/* Gives a convolutional network another input [C, H, W], as --in-shape asks for it. ERR_ARGUMENT, ERR_SHAPE: it does not take such
+ * an input; then it stays as it was; ERR_MEMORY. */
+bppsa_status bppsa_network_reshape(bppsa_network *network, const int64_t in[3]);
 void bppsa_network_close(bppsa_network *network); /* a zeroed one is legal */
 
 /* ---- configurations ---- */

@@ -15,8 +15,8 @@ static const bppsa_network_kind kinds[] = {
 #define CELL(id, words, functions, rate, sweep)                                                                                  \
   {#id, &bppsa_network_recurrent, &bppsa_##id##_cell, {16, BPPSA_ADAM, rate, 0}, bppsa_recurrent_create},
 #include "networks/cells.inc"
-    {"lenet5", &bppsa_network_convolutional, NULL, {256, BPPSA_SGD, 1e-3, 0.9}, NULL},
-    {"vgg11", &bppsa_network_convolutional, NULL, {256, BPPSA_SGD, 1e-3, 0.9}, NULL},
+#define IMAGES(id, words, shape, levels) {#id, &bppsa_network_convolutional, NULL, {256, BPPSA_SGD, 1e-3, 0.9}, NULL},
+#include "networks/image_networks.inc"
     {BPPSA_NETWORK_FILE, &bppsa_network_convolutional, NULL, {256, BPPSA_SGD, 1e-3, 0.9}, NULL},
 };
 

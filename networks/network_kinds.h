@@ -29,7 +29,7 @@ typedef struct {
 
 /* Row `index` of the table of kinds from 0; NULL: there are no more. */
 const bppsa_network_kind *bppsa_network_kind_at(int64_t index);
-/* "rnn, gru, lenet5, vgg11": the names of all kinds but BPPSA_NETWORK_FILE. Returns text. */
+/* "rnn, gru, lenet5, vgg11, ..": the names of all kinds but BPPSA_NETWORK_FILE. Returns text. */
 const char *bppsa_network_kind_names(char *text, size_t size);
 #define BPPSA_NETWORK_NAMES 200
 /* The name of the first kind whose cell has a second function. */

@@ -22,11 +22,6 @@ static const char *colour(int64_t i) {
   return colours[i % (int64_t)(sizeof colours / sizeof colours[0])];
 }
 
-static void rectangle(bppsa_canvas *c, double x, double y, double width, double height, const char *fill) {
-  const bppsa_stroke stroke = {.colour = fill, .width = height};
-  bppsa_canvas_line(c, x, y + height / 2, x + width, y + height / 2, 0, stroke);
-}
-
 static void label(bppsa_canvas *c, double x, double y, int anchor, const char *words) {
   bppsa_canvas_words(c, x, y, anchor, 12, "#222222", words);
 }
@@ -42,7 +37,7 @@ static void draw_bar(bppsa_canvas *c, const bppsa_oracle_row *row, double longes
   for (int phase = 0; phase < BPPSA_PHASE_COUNT; ++phase) {
     const double width = WIDE * fmin(row->phase_s[phase] / longest, 1);
     if (width > 0.2) {
-      rectangle(c, x, y, width, BAR - 6, colour(phase));
+      bppsa_canvas_rectangle(c, x, y, width, BAR - 6, colour(phase));
     }
     x += width;
   }
@@ -67,7 +62,7 @@ static double longest_of(const bppsa_oracle_rows *rows, int64_t p) {
 
 static void draw_key(bppsa_canvas *c, double x, double y) {
   for (int phase = 0; phase < BPPSA_PHASE_COUNT; ++phase) {
-    rectangle(c, x, y + 18 * phase, 14, 12, colour(phase));
+    bppsa_canvas_rectangle(c, x, y + 18 * phase, 14, 12, colour(phase));
     label(c, x + 20, y + 18 * phase + 6, -1, bppsa_oracle_phase_name(phase));
   }
 }
@@ -136,7 +131,7 @@ static void draw_names(bppsa_canvas *c, const bppsa_oracle_rows *rows, double x,
   int64_t line = 0;
   for (int64_t i = 0; i < rows->count; ++i) {
     if (i == 0 || strcmp(rows->rows[i - 1].strategy, rows->rows[i].strategy) != 0) {
-      rectangle(c, x, y + 18 * (double)line, 14, 4, colour(line));
+      bppsa_canvas_rectangle(c, x, y + 18 * (double)line, 14, 4, colour(line));
       label(c, x + 20, y + 18 * (double)line + 2, -1, rows->rows[i].strategy);
       ++line;
     }

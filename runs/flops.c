@@ -467,11 +467,30 @@ static bppsa_status count_values(const bppsa_flops_request *request, const bppsa
 
 /* ---- opening and counting ---- */
 
+/* Counts every layer by itself. */
+static bppsa_status count_layers(const bppsa_flops_request *request, bppsa_flops *f) {
+  f->layers = bppsa_calloc(f->count + 1, sizeof *f->layers);
+  if (f->layers == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i <= f->count; ++i) {
+    const bppsa_status status = bppsa_cnn_count_layer(&f->network.layers, i, mask_of(f, i), request->input_grad, &f->layers[i]);
+    BPPSA_TRY(status == BPPSA_OK
+                  ? BPPSA_OK
+                  : bppsa_fail_prefix(status, "%s: layer '%s'", request->network, f->network.layers.layers[i].name));
+  }
+  return BPPSA_OK;
+}
+
 static bppsa_status count_network(const bppsa_flops_request *request, bppsa_flops *f, bppsa_model **weights) {
   const bool weighted = f->request.values || request->prune > 0 || f->network.mask_count > 0 || request->weights != NULL;
   if (weighted) {
     BPPSA_TRY(make_model(request, f, 1, weights));
     BPPSA_TRY(make_masks(request, *weights, f));
+  }
+  BPPSA_TRY(count_layers(request, f));
+  if (request->layers_only) {
+    return BPPSA_OK;
   }
   BPPSA_TRY(make_patterns(request, f));
   BPPSA_TRY(f->request.values ? count_values(request, *weights, f) : count_patterns(request, NULL, f));
@@ -492,6 +511,11 @@ static bppsa_status open_and_count(const bppsa_flops_request *request, bppsa_flo
   if (f->network.kind->family != &bppsa_network_convolutional) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: a %s network, expected a %s one", request->network, f->network.kind->family->name,
                       bppsa_network_convolutional.name);
+  }
+  BPPSA_TRY(request->in[0] != 0 ? bppsa_network_reshape(&f->network, request->in) : BPPSA_OK);
+  if (request->layers_only && request->values) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--pattern: value beside --up-levels none, which counts no values, expected --pattern "
+                                          "guaranteed, or up-levels");
   }
   if (!request->values && (request->input != NULL || request->labels != NULL)) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--input: given beside --pattern guaranteed, expected --pattern value");
@@ -541,6 +565,7 @@ void bppsa_flops_free(bppsa_flops *f) {
   bppsa_free((void *)f->jacobians);
   bppsa_free((void *)f->patterns);
   bppsa_free(f->operators);
+  bppsa_free(f->layers);
   bppsa_free(f->steps);
   bppsa_masks_free(&f->masks);
   bppsa_device_destroy(f->device);

@@ -1,5 +1,5 @@
 /* What `flops` counts: a network's transposed Jacobians and the steps of their scan (flops.c), in words and as JSON
- * (flops_report.c). */
+ * (flops_report.c), and its layers one by one (layer_table.c). */
 #ifndef BPPSA_RUNS_FLOPS_H
 #define BPPSA_RUNS_FLOPS_H
 
@@ -14,6 +14,7 @@
 /* Paths and names are borrowed and must outlive the counts. */
 typedef struct {
   const char *network; /* a kind's name or the path of a network's file */
+  int64_t in[3];       /* the input [C, H, W] that the network takes; 0 in front: its own */
   const char *mask;    /* path of a file of masks, or NULL */
   const char *weights; /* path of a safetensors file; NULL: random weights by the seed */
   double prune;        /* fraction of the weights that is pruned, 0 .. 1 */
@@ -23,6 +24,7 @@ typedef struct {
   const char *input;      /* with `values`: path of the images [B,C,H,W] as NPY; NULL: one image of random numbers */
   const char *labels;     /* with `values`: path of int64 labels [B], which are checked, or NULL */
   int64_t batch;          /* samples whose products are held in memory */
+  bool layers_only;       /* count the layers alone: no pattern and no plan is made, and what follows is not used */
   bppsa_scan_method scan; /* blelloch with this number of up-levels, or auto */
   bool input_grad;        /* count the step to the input's gradient too */
   bppsa_dtype dtype;      /* of Jacobians and products */
@@ -56,11 +58,12 @@ typedef struct {
   const bppsa_csr **patterns;  /* of the operators' own transposed Jacobians, known ahead of any input; NULL likewise */
   bppsa_cnn_elements elements; /* the same over live sets: in a chain they are the operators' own */
   bppsa_flops_operator *operators;
-  bppsa_scan_plan *plan;      /* the plan that is asked for; it uses `elements` or, with values, the last sample's */
-  bppsa_scan_plan *automatic; /* the plan that auto would choose over `elements` */
-  int64_t automatic_flops;    /* FLOPs on its critical path, by the patterns that are counted */
-  bppsa_csr *compact;         /* with values: the operators' patterns of the current sample, size count */
-  bppsa_cnn_elements sampled; /* with values: those of the current sample over live sets */
+  bppsa_cnn_layer_work *layers; /* every layer by itself, the head too: size count + 1 */
+  bppsa_scan_plan *plan;        /* the plan that is asked for; it uses `elements` or, with values, the last sample's */
+  bppsa_scan_plan *automatic;   /* the plan that auto would choose over `elements` */
+  int64_t automatic_flops;      /* FLOPs on its critical path, by the patterns that are counted */
+  bppsa_csr *compact;           /* with values: the operators' patterns of the current sample, size count */
+  bppsa_cnn_elements sampled;   /* with values: those of the current sample over live sets */
   int64_t step_count;
   bppsa_scan_step *steps; /* with counts and critical path; with values these are means over the samples */
   bppsa_scan_totals totals;
@@ -68,8 +71,9 @@ typedef struct {
   bppsa_cnn_bp_work unpruned; /* BP's work with all weights, by structure */
 } bppsa_flops;
 
-/* Opens the network and counts; the caller frees the counts. ERR_ARGUMENT: a recurrent network, an input without `values`, counts
- * that exceed the memory limit; ERR_* of the files. */
+/* Opens the network and counts (layers_only: fills only what stands in front of `jacobians`, and `layers`); the caller frees
+ * the counts. ERR_ARGUMENT: a recurrent network, an input without `values`, `values` of layers alone, counts that exceed the memory
+ * limit; ERR_* of the files. */
 bppsa_status bppsa_flops_count(const bppsa_flops_request *request, bppsa_flops *flops);
 void bppsa_flops_free(bppsa_flops *flops); /* a zeroed one is legal */
 
@@ -84,6 +88,20 @@ json_t *bppsa_flops_plan_json(const bppsa_flops *flops);
 void bppsa_flops_plan_text(const bppsa_flops *flops, bppsa_text *text);
 /* Draws the scan as counted, with the operators' names, as SVG. ERR_ARGUMENT: too many products. ERR_MEMORY. */
 bppsa_status bppsa_flops_draw(const bppsa_flops *flops, bppsa_text *drawing);
+
+/* The same of the layers, one by one (layer_table.c): a document, or with `beside` the members "layers", "classes" and "total" for
+ * an object; a table for people; a table as CSV, which begins with a line of names; and a picture as SVG, with bars of the
+ * convolutions and linear operators. */
+json_t *bppsa_layer_table_json(const bppsa_flops *flops);
+bool bppsa_layer_table_put(json_t *object, const bppsa_flops *flops);
+void bppsa_layer_table_text(const bppsa_flops *flops, bppsa_text *text);
+void bppsa_layer_table_csv(const bppsa_flops *flops, bppsa_text *text);
+void bppsa_layer_table_draw(const bppsa_flops *flops, bppsa_text *drawing);
+
+/* What both kinds of documents say about the request and its weights: network, method, weights, seed, prune, pruned_fraction and
+ * mask; and the words that name the weights and their pruning in a title. */
+bool bppsa_flops_put_weights(json_t *object, const bppsa_flops *flops);
+void bppsa_flops_add_weights(const bppsa_flops *flops, bppsa_text *text);
 
 /* Both return text. dominant: the most expensive step on the critical path, "[pool3·conv5]·[relu5·conv6]: 1.2e+09 FLOP, 80 %
  * of the critical path". conclusion: what follows from the counts, in a sentence. */

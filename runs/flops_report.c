@@ -9,6 +9,12 @@
 #include "runs/plan_draw.h"
 #include "scan/plan_json.h"
 
+/* Names the source of the weights that decide what is counted. */
+static const char *weights_name(const bppsa_flops *net) {
+  const char *path = net->request.weights;
+  return path != NULL ? path : net->pruned || net->request.values ? "random" : "all";
+}
+
 static const char *pattern_name(const bppsa_flops *f) {
   return f->request.values ? "value" : "guaranteed";
 }
@@ -160,10 +166,14 @@ static bool put_mask(json_t *object, const bppsa_flops *net) {
   return mask != NULL ? bppsa_json_put_text(object, "mask", mask) : bppsa_json_put(object, "mask", json_null());
 }
 
-/* Names the source of the weights that decide what is counted. */
-static const char *weights_name(const bppsa_flops *net) {
-  const char *path = net->request.weights;
-  return path != NULL ? path : net->pruned || net->request.values ? "random" : "all";
+bool bppsa_flops_put_weights(json_t *object, const bppsa_flops *net) {
+  const bppsa_flops_request *r = &net->request;
+  bool ok = bppsa_json_put_text(object, "method", bppsa_prune_method_name(r->method));
+  ok = ok && bppsa_json_put_text(object, "weights", weights_name(net));
+  ok = ok && bppsa_json_put_integer(object, "seed", (int64_t)r->seed);
+  ok = ok && bppsa_json_put_real(object, "prune", r->prune);
+  ok = ok && bppsa_json_put_real(object, "pruned_fraction", pruned_share(net));
+  return ok && put_mask(object, net);
 }
 
 static bool put_request(json_t *object, const bppsa_flops *net) {
@@ -175,12 +185,7 @@ static bool put_request(json_t *object, const bppsa_flops *net) {
   ok = ok && bppsa_json_put_integer(object, "up_levels", config->method.up_levels);
   ok = ok && bppsa_json_put_text(object, "pattern", pattern_name(net));
   ok = ok && bppsa_json_put_integer(object, "samples", net->samples);
-  ok = ok && bppsa_json_put_text(object, "method", bppsa_prune_method_name(r->method));
-  ok = ok && bppsa_json_put_text(object, "weights", weights_name(net));
-  ok = ok && bppsa_json_put_integer(object, "seed", (int64_t)r->seed);
-  ok = ok && bppsa_json_put_real(object, "prune", r->prune);
-  ok = ok && bppsa_json_put_real(object, "pruned_fraction", pruned_share(net));
-  ok = ok && put_mask(object, net);
+  ok = ok && bppsa_flops_put_weights(object, net);
   ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(config->dtype));
   return ok && bppsa_json_put_integer(object, "batch", config->batch);
 }
@@ -204,6 +209,7 @@ json_t *bppsa_flops_json(const bppsa_flops *net) {
   ok = ok && bppsa_json_put_text(object, "dominant", bppsa_flops_dominant(net, dominant, sizeof dominant));
   ok = ok && bppsa_json_put_text(object, "conclusion", bppsa_flops_conclusion(net, conclusion, sizeof conclusion));
   ok = ok && bppsa_json_put(object, "automatic", automatic_json(net));
+  ok = ok && bppsa_layer_table_put(object, net);
   return bppsa_json_finish(object, ok);
 }
 
@@ -295,13 +301,19 @@ static void add_held(const bppsa_flops *net, bppsa_text *text) {
                  bppsa_scan_plan_config(net->plan)->batch);
 }
 
-static void add_title(const bppsa_flops *net, bppsa_text *text) {
+void bppsa_flops_add_weights(const bppsa_flops *net, bppsa_text *text) {
   const bppsa_flops_request *r = &net->request;
+  bppsa_text_add(text, "weights: %s%s%s, %.4g %% pruned%s%s", weights_name(net), r->mask != NULL ? ", mask: " : "",
+                 r->mask != NULL ? r->mask : "", 100 * pruned_share(net), r->prune > 0 ? ", " : "",
+                 r->prune > 0 ? bppsa_prune_method_name(r->method) : "");
+}
+
+static void add_title(const bppsa_flops *net, bppsa_text *text) {
   char levels[64];
-  bppsa_text_add(text, "%s, %s patterns, weights: %s%s%s, %.4g %% pruned%s%s, %s; FLOPs a sample%s\n\n", r->network,
-                 pattern_name(net), weights_name(net), r->mask != NULL ? ", mask: " : "", r->mask != NULL ? r->mask : "",
-                 100 * pruned_share(net), r->prune > 0 ? ", " : "", r->prune > 0 ? bppsa_prune_method_name(r->method) : "",
-                 levels_text(net, levels, sizeof levels), net->samples > 1 ? ", the mean" : "");
+  bppsa_text_add(text, "%s, %s patterns, ", net->request.network, pattern_name(net));
+  bppsa_flops_add_weights(net, text);
+  bppsa_text_add(text, ", %s; FLOPs a sample%s\n\n", levels_text(net, levels, sizeof levels),
+                 net->samples > 1 ? ", the mean" : "");
 }
 
 void bppsa_flops_text(const bppsa_flops *net, bppsa_text *text) {

@@ -18,10 +18,10 @@ static void test_errors(void **state) {
   (void)state;
   expect_error("calibrate", "--out: option missing");
   expect_error("calibrate lenet6 --out calibrate_no.json", "did you mean lenet5?");
-  expect_error("calibrate resnet50 --out calibrate_no.json", "unknown 'resnet50'");
-  expect_error("calibrate nothing --out calibrate_no.json",
-               "unknown 'nothing', expected rnn, gru, lstm, lenet5, vgg11 or the path");
-  expect_error("calibrate vgg16 --out calibrate_no.json", "unknown 'vgg16', expected rnn, gru, lstm, lenet5, vgg11 or the path");
+  expect_error("calibrate resnet152 --out calibrate_no.json", "unknown 'resnet152'");
+  expect_error("calibrate resnet50 --out calibrate_no.json", "resnet50: a graph of layers");
+  expect_error("calibrate nothing --out calibrate_no.json", "unknown 'nothing', expected rnn, gru, lstm, lenet5, vgg11");
+  expect_error("calibrate vgg19 --out calibrate_no.json", "unknown 'vgg19', expected rnn, gru, lstm, lenet5, vgg11");
   expect_error("calibrate --out no/such/file.json", "no/such");
   expect_error("calibrate --out calibrate_no.json --ranks 1", "one rank has nobody to send to, expected 2 or more");
   expect_error("calibrate --out calibrate_no.json --batch 0", "--batch: '0'");

@@ -113,30 +113,6 @@ static void test_automatic(void **state) {
   json_decref(page);
 }
 
-/* Every operator that a network file knows, grouped and dilated convolutions among them. */
-#define ALL_OPERATORS                                                                                                            \
-  "{\"input\": [4, 12, 12], \"layers\": ["                                                                                       \
-  "{\"name\": \"c1\", \"op\": \"conv2d\", \"out\": 6, \"kernel\": [3, 3], \"padding\": [1, 1, 1, 1], \"groups\": 2},"            \
-  "{\"name\": \"a1\", \"op\": \"leaky_relu\"}, {\"name\": \"p1\", \"op\": \"maxpool2d\", \"kernel\": [3, 3], \"stride\": [2, "   \
-  "2]},"                                                                                                                         \
-  "{\"name\": \"c2\", \"op\": \"conv2d\", \"out\": 5, \"kernel\": [2, 2], \"dilation\": [2, 2]},"                                \
-  "{\"name\": \"a2\", \"op\": \"sigmoid\"}, {\"name\": \"p2\", \"op\": \"avgpool2d\", \"kernel\": [2, 2], \"stride\": [1, 1]},"  \
-  "{\"name\": \"f\", \"op\": \"flatten\"}, {\"name\": \"l1\", \"op\": \"linear\", \"out\": 7}, {\"name\": \"a3\", \"op\": "      \
-  "\"tanh\"},"                                                                                                                   \
-  "{\"name\": \"l2\", \"op\": \"linear\", \"out\": 6}, {\"name\": \"a4\", \"op\": \"relu\"},"                                    \
-  "{\"name\": \"h\", \"op\": \"linear\", \"out\": 3}]}"
-
-/* The operators that came later. */
-#define LATER_OPERATORS                                                                                                          \
-  "{\"input\": [4, 12, 12], \"layers\": [{\"name\": \"n1\", \"op\": \"batchnorm2d\"},"                                           \
-  "{\"name\": \"c1\", \"op\": \"conv2d\", \"out\": 4, \"kernel\": 3, \"groups\": 4}, {\"name\": \"a1\", \"op\": \"relu6\"},"     \
-  "{\"name\": \"n2\", \"op\": \"batchnorm2d\", \"affine\": false}, {\"name\": \"a2\", \"op\": \"hardswish\"},"                   \
-  "{\"name\": \"c2\", \"op\": \"conv2d\", \"out\": 5, \"kernel\": 2}, {\"name\": \"a3\", \"op\": \"gelu\"}, {\"name\": \"d\", "  \
-  "\"op\": "                                                                                                                     \
-  "\"dropout\"}, {\"name\": \"p1\", \"op\": \"adaptive_avgpool2d\", \"size\": [4, 5]}, {\"name\": \"a4\", \"op\": \"silu\"},"    \
-  "{\"name\": \"a5\", \"op\": \"hardsigmoid\"}, {\"name\": \"p2\", \"op\": \"global_avgpool\"}, {\"name\": \"h\", \"op\": "      \
-  "\"linear\", \"out\": 3}]}"
-
 /* 0 up-levels are BP's recurrence: the same work, whatever is counted. */
 static void check_linear(const char *line, bool thinned) {
   json_t *document = run_json("flops %s --up-levels 0 --json", line);

@@ -32,9 +32,13 @@ static void test_commands(void **state) {
   assert_fails(2, "'--json': unknown option before a command", "--json train rnn");
   assert_fails(2, "train: model missing, expected rnn", "train");
   assert_fails(2, "train: model missing, expected rnn", "train --seq-len 5");
-  assert_fails(2, "train: unknown model 'lstn', expected rnn, gru, lstm, lenet5, vgg11 or FILE.json; did you mean lstm?",
+  assert_fails(2,
+               "train: unknown model 'lstn', expected rnn, gru, lstm, lenet5, vgg11, resnet18, resnet50, mobilenetv2, vgg16, "
+               "resnet20 or FILE.json; did you mean lstm?",
                "train lstn");
-  assert_fails(2, "train: unknown model 'rn', expected rnn, gru, lstm, lenet5, vgg11 or FILE.json; did you mean rnn?",
+  assert_fails(2,
+               "train: unknown model 'rn', expected rnn, gru, lstm, lenet5, vgg11, resnet18, resnet50, mobilenetv2, vgg16, "
+               "resnet20 or FILE.json; did you mean rnn?",
                "train rn");
   assert_fails(2, "data: unknown data set 'irmass', expected bitstream, irmas, instruments or cifar10; did you mean irmas?",
                "data irmass");

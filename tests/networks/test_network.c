@@ -17,7 +17,8 @@ static void save_mask(void) {
 
 static void test_names(void **state) {
   (void)state;
-  static const char *const names[] = {"rnn", "gru", "lstm", "lenet5", "vgg11"};
+  static const char *const names[] = {"rnn",      "gru",      "lstm",        "lenet5", "vgg11",
+                                      "resnet18", "resnet50", "mobilenetv2", "vgg16",  "resnet20"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i) {
     bppsa_network network;
     assert_int_equal(bppsa_network_open(names[i], NULL, &network), BPPSA_OK);
@@ -55,7 +56,8 @@ static void test_refusals(void **state) {
   (void)state;
   bppsa_network network = {.name = "untouched"};
   assert_int_equal(bppsa_network_open("mgu", NULL, &network), BPPSA_ERR_ARGUMENT);
-  assert_message("network: unknown 'mgu', expected rnn, gru, lstm, lenet5, vgg11 or the path of a .json file");
+  assert_message("network: unknown 'mgu', expected rnn, gru, lstm, lenet5, vgg11, resnet18, resnet50, mobilenetv2, vgg16, "
+                 "resnet20 or the path of a .json file");
   assert_int_equal(bppsa_network_open("nowhere.json", NULL, &network), BPPSA_ERR_ARGUMENT);
   assert_int_equal(bppsa_network_open("lenet5", "nowhere.safetensors", &network), BPPSA_ERR_ARGUMENT);
   put_file(FILE_PATH, "{", 1);

@@ -1,0 +1,344 @@
+/* The layers of a network, one by one: numbers of weights and FLOPs of training, as a table for people, as JSON, CSV and SVG. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/decimal.h"
+#include "draw/canvas.h"
+#include "runs/flops.h"
+
+/* ---- classes of layers ---- */
+
+enum { WEIGHTS, NORMS, POOLS, ACTIVATIONS, JOINS, MOVES, CLASSES };
+static const char *const class_names[CLASSES] = {"weights", "norm", "pool", "activation", "join", "move"};
+static const char *const class_words[CLASSES] = {"convolutions, linear", "batch norms",         "pools",
+                                                 "activations",          "additions, products", "nothing computed"};
+
+static int class_of(const bppsa_cnn_layer *layer) {
+  if (layer->node != BPPSA_CNN_OPERATOR) {
+    return layer->node == BPPSA_CNN_ADD || layer->node == BPPSA_CNN_MUL ? JOINS : MOVES;
+  }
+  return bppsa_cnn_has_weights(layer)                   ? WEIGHTS
+         : layer->op.kind == BPPSA_OPERATOR_BATCHNORM2D ? NORMS
+         : bppsa_op_is_pool(&layer->op)                 ? POOLS
+         : bppsa_op_is_identity(&layer->op)             ? MOVES
+                                                        : ACTIVATIONS;
+}
+
+/* The multiply-adds of a layer's forward pass: of convolutions and linear operators alone. */
+static double macs_of(const bppsa_cnn_layer_work *work, int count) {
+  return work->weights > 0 ? work->flops[BPPSA_CNN_FORWARD][count] / 2 : 0;
+}
+
+/* The sums of all layers of one class, and of their multiply-adds; of all layers if `kind` is CLASSES. Returns their number. */
+static int64_t sum_of(const bppsa_flops *net, int kind, bppsa_cnn_layer_work *sum, double macs[BPPSA_CNN_COUNTS]) {
+  int64_t layers = 0;
+  *sum = (bppsa_cnn_layer_work){.parameters = 0};
+  memset(macs, 0, BPPSA_CNN_COUNTS * sizeof *macs);
+  for (int64_t i = 0; i <= net->count; ++i) {
+    if (kind != CLASSES && class_of(&net->network.layers.layers[i]) != kind) {
+      continue;
+    }
+    ++layers;
+    sum->parameters += net->layers[i].parameters;
+    sum->weights += net->layers[i].weights;
+    sum->kept += net->layers[i].kept;
+    for (int k = 0; k < BPPSA_CNN_COUNTS; ++k) {
+      macs[k] += macs_of(&net->layers[i], k);
+      for (int pass = 0; pass < BPPSA_CNN_PASSES; ++pass) {
+        sum->flops[pass][k] += net->layers[i].flops[pass][k];
+      }
+    }
+  }
+  return layers;
+}
+
+static const char *const pass_names[BPPSA_CNN_PASSES] = {"forward", "to_input", "to_weights"};
+static const char *const count_names[BPPSA_CNN_COUNTS] = {"dense", "unpruned", "pruned"};
+
+/* "64x112x112" */
+static const char *shape_text(const int64_t shape[3], char text[BPPSA_SHAPE_TEXT]) {
+  snprintf(text, BPPSA_SHAPE_TEXT, "%" PRId64 "x%" PRId64 "x%" PRId64, shape[0], shape[1], shape[2]);
+  return text;
+}
+
+static const char *input_name(const bppsa_flops *net, int64_t i, int64_t k) {
+  const int64_t from = bppsa_cnn_input_of(&net->network.layers, i, k);
+  return from < 0 ? "input" : net->network.layers.layers[from].name;
+}
+
+/* ---- JSON ---- */
+
+/* Puts parameters, weights, kept, density, macs_* and FLOPs into an object. */
+static bool put_work(json_t *object, const bppsa_cnn_layer_work *work, const double macs[BPPSA_CNN_COUNTS]) {
+  bool ok = bppsa_json_put_integer(object, "parameters", work->parameters);
+  ok = ok && bppsa_json_put_integer(object, "weights", work->weights) && bppsa_json_put_integer(object, "kept", work->kept);
+  ok = ok && bppsa_json_put_real(object, "density", work->weights > 0 ? (double)work->kept / (double)work->weights : NAN);
+  for (int k = 0; k < BPPSA_CNN_COUNTS; ++k) {
+    char key[32];
+    snprintf(key, sizeof key, "macs_%s", count_names[k]);
+    ok = ok && bppsa_json_put_integer(object, key, llround(macs[k]));
+  }
+  for (int at = 0; at < BPPSA_CNN_PASSES * BPPSA_CNN_COUNTS; ++at) {
+    const int pass = at / BPPSA_CNN_COUNTS, k = at % BPPSA_CNN_COUNTS;
+    char key[32];
+    snprintf(key, sizeof key, "%s_%s", pass_names[pass], count_names[k]);
+    ok = ok && bppsa_json_put_integer(object, key, llround(work->flops[pass][k]));
+  }
+  return ok;
+}
+
+static json_t *layer_json(const bppsa_flops *net, int64_t i) {
+  const bppsa_cnn_layer *layer = &net->network.layers.layers[i];
+  const double macs[BPPSA_CNN_COUNTS] = {macs_of(&net->layers[i], 0), macs_of(&net->layers[i], 1), macs_of(&net->layers[i], 2)};
+  json_t *object = json_object(), *inputs = json_array();
+  bool ok = object != NULL && inputs != NULL;
+  for (int64_t k = 0; ok && k < bppsa_cnn_input_count(&net->network.layers, i); ++k) {
+    ok = json_array_append_new(inputs, json_string(input_name(net, i, k))) == 0;
+  }
+  ok = ok && bppsa_json_put_text(object, "layer", layer->name);
+  ok = ok && bppsa_json_put_text(object, "operator", bppsa_cnn_layer_word(layer));
+  ok = ok && bppsa_json_put_text(object, "class", class_names[class_of(layer)]);
+  ok = bppsa_json_put(object, "inputs", bppsa_json_finish(inputs, ok)) && ok;
+  ok = ok && bppsa_json_put_shape(object, "input_shape", 3, layer->op.in);
+  ok = ok && bppsa_json_put_shape(object, "output_shape", 3, layer->out) && put_work(object, &net->layers[i], macs);
+  return bppsa_json_finish(object, ok);
+}
+
+static json_t *sum_json(const bppsa_flops *net, int kind) {
+  bppsa_cnn_layer_work sum;
+  double macs[BPPSA_CNN_COUNTS];
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_integer(object, "layers", sum_of(net, kind, &sum, macs));
+  ok = ok && put_work(object, &sum, macs);
+  return bppsa_json_finish(object, ok);
+}
+
+bool bppsa_layer_table_put(json_t *object, const bppsa_flops *net) {
+  json_t *layers = json_array(), *classes = json_object();
+  bool ok = layers != NULL && classes != NULL;
+  for (int64_t i = 0; ok && i <= net->count; ++i) {
+    ok = json_array_append_new(layers, layer_json(net, i)) == 0;
+  }
+  for (int kind = 0; ok && kind < CLASSES; ++kind) {
+    ok = bppsa_json_put(classes, class_names[kind], sum_json(net, kind));
+  }
+  layers = bppsa_json_finish(layers, ok);
+  classes = bppsa_json_finish(classes, ok);
+  ok = bppsa_json_put(object, "layers", layers) && ok;
+  ok = bppsa_json_put(object, "classes", classes) && ok;
+  return ok && bppsa_json_put(object, "total", sum_json(net, CLASSES));
+}
+
+json_t *bppsa_layer_table_json(const bppsa_flops *net) {
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_text(object, "network", net->request.network);
+  ok = ok && bppsa_json_put_shape(object, "input", 3, net->network.layers.in);
+  ok = ok && bppsa_flops_put_weights(object, net) && bppsa_layer_table_put(object, net);
+  return bppsa_json_finish(object, ok);
+}
+
+/* ---- CSV ---- */
+
+void bppsa_layer_table_csv(const bppsa_flops *net, bppsa_text *text) {
+  enum { CELLS = 4 + BPPSA_CNN_COUNTS * (1 + BPPSA_CNN_PASSES) };
+  bppsa_text_add(text, "layer,operator,class,inputs,input_shape,output_shape,parameters,weights,kept,density");
+  for (int at = -BPPSA_CNN_COUNTS; at < BPPSA_CNN_PASSES * BPPSA_CNN_COUNTS; ++at) {
+    const int k = (at + BPPSA_CNN_COUNTS) % BPPSA_CNN_COUNTS;
+    bppsa_text_add(text, ",%s_%s", at < 0 ? "macs" : pass_names[at / BPPSA_CNN_COUNTS], count_names[k]);
+  }
+  bppsa_text_add(text, "\n");
+  for (int64_t i = 0; i <= net->count; ++i) {
+    const bppsa_cnn_layer *layer = &net->network.layers.layers[i];
+    const bppsa_cnn_layer_work *work = &net->layers[i];
+    char shapes[2][BPPSA_SHAPE_TEXT];
+    bppsa_text_add(text, "%s,%s,%s,", layer->name, bppsa_cnn_layer_word(layer), class_names[class_of(layer)]);
+    for (int64_t k = 0; k < bppsa_cnn_input_count(&net->network.layers, i); ++k) {
+      bppsa_text_add(text, "%s%s", k > 0 ? " " : "", input_name(net, i, k));
+    }
+    bppsa_text_add(text, ",%s,%s", shape_text(layer->op.in, shapes[0]), shape_text(layer->out, shapes[1]));
+    double cells[CELLS] = {(double)work->parameters, (double)work->weights, (double)work->kept,
+                           work->weights > 0 ? (double)work->kept / (double)work->weights : NAN};
+    for (int k = 0; k < BPPSA_CNN_COUNTS; ++k) {
+      cells[4 + k] = macs_of(work, k);
+    }
+    memcpy(cells + 4 + BPPSA_CNN_COUNTS, work->flops, sizeof work->flops);
+    bppsa_text_add_cells(text, CELLS, cells);
+    bppsa_text_add(text, "\n");
+  }
+}
+
+/* ---- for people ---- */
+
+enum { NAME_WIDTH = 22, COLUMN = 9 };
+
+/* The width of the column of names: that of the longest. */
+static int name_width(const bppsa_flops *net) {
+  size_t width = NAME_WIDTH;
+  for (int64_t i = 0; i <= net->count; ++i) {
+    const size_t length = strlen(net->network.layers.layers[i].name);
+    width = length > width ? length : width;
+  }
+  return (int)width;
+}
+
+/* Adds the dense and the pruned FLOPs of all passes. */
+static void add_flops(const bppsa_cnn_layer_work *work, bppsa_text *text) {
+  for (int pass = 0; pass < BPPSA_CNN_PASSES; ++pass) {
+    const double *flops = work->flops[pass];
+    char words[2][BPPSA_SI_TEXT];
+    bppsa_text_add(text, "  %*s%*s", COLUMN,
+                   flops[0] > 0 ? bppsa_text_si(flops[BPPSA_CNN_DENSE], "", words[0], BPPSA_SI_TEXT) : "-", COLUMN + 1,
+                   flops[0] > 0 ? bppsa_text_si(flops[BPPSA_CNN_PRUNED], "", words[1], BPPSA_SI_TEXT) : "-");
+  }
+  bppsa_text_add(text, "\n");
+}
+
+/* Adds the number of weights and the share that is kept. */
+static void add_density(const bppsa_cnn_layer_work *work, bppsa_text *text) {
+  if (work->weights == 0) {
+    bppsa_text_add(text, "%11s%9s", "-", "-");
+    return;
+  }
+  char density[24];
+  bppsa_print(density, sizeof density, "%.4f", (double)work->kept / (double)work->weights);
+  bppsa_text_add(text, "%11" PRId64 "%9s", work->weights, density);
+}
+
+static void add_sums(const bppsa_flops *net, int width, bppsa_text *text) {
+  bppsa_cnn_layer_work sum;
+  double macs[BPPSA_CNN_COUNTS];
+  for (int kind = 0; kind <= CLASSES; ++kind) {
+    const int64_t layers = sum_of(net, kind, &sum, macs);
+    if (layers == 0 || kind == MOVES) {
+      continue;
+    }
+    bppsa_text_add(text, "  %-*s  %5" PRId64 " %-28s", width, kind == CLASSES ? "all" : class_words[kind], layers,
+                   layers == 1 ? "layer" : "layers");
+    add_density(&sum, text);
+    add_flops(&sum, text);
+  }
+}
+
+void bppsa_layer_table_text(const bppsa_flops *net, bppsa_text *text) {
+  const int width = name_width(net);
+  char shape[BPPSA_SHAPE_TEXT], words[4][BPPSA_SI_TEXT];
+  bppsa_text_add(text, "%s, input %s, ", net->request.network, shape_text(net->network.layers.in, shape));
+  bppsa_flops_add_weights(net, text);
+  bppsa_text_add(text, "; FLOPs a sample, 2 a multiply-add\n\n  %*s%*s%*s%*s\n", width + 36 + 20, "", 2 * COLUMN + 3, "forward",
+                 2 * COLUMN + 3, "to the input", 2 * COLUMN + 3, "to the weights");
+  bppsa_text_add(text, "  %-*s  %-18s  %-14s%11s%9s", width, "layer", "operator", "output", "weights", "density");
+  for (int pass = 0; pass < BPPSA_CNN_PASSES; ++pass) {
+    bppsa_text_add(text, "  %*s%*s", COLUMN, "dense", COLUMN + 1, net->pruned ? "pruned" : "unpadded");
+  }
+  bppsa_text_add(text, "\n");
+  for (int64_t i = 0; i <= net->count; ++i) {
+    const bppsa_cnn_layer *layer = &net->network.layers.layers[i];
+    bppsa_text_add(text, "  %-*s  %-18s  %-14s", width, layer->name, bppsa_cnn_layer_word(layer), shape_text(layer->out, shape));
+    add_density(&net->layers[i], text);
+    add_flops(&net->layers[i], text);
+  }
+  bppsa_text_add(text, "\n");
+  add_sums(net, width, text);
+  bppsa_cnn_layer_work sum;
+  double macs[BPPSA_CNN_COUNTS];
+  sum_of(net, WEIGHTS, &sum, macs);
+  bppsa_text_add(text, "\n  multiply-adds forward (MACs), convolutions and linear: dense %s, without padding %s",
+                 bppsa_text_si(macs[BPPSA_CNN_DENSE], "", words[0], BPPSA_SI_TEXT),
+                 bppsa_text_si(macs[BPPSA_CNN_UNPRUNED], "", words[1], BPPSA_SI_TEXT));
+  if (net->pruned) {
+    bppsa_text_add(text, ", pruned %s", bppsa_text_si(macs[BPPSA_CNN_PRUNED], "", words[2], BPPSA_SI_TEXT));
+  }
+  bppsa_text_add(text, "\n");
+}
+
+/* ---- the picture ---- */
+
+enum { LEFT_MARGIN = 24, BAR_ROOM = 620, ROW = 17, HEAD = 74 };
+
+/* The colour of each pass, and the paler one of its dense count. */
+static const char *const colours[BPPSA_CNN_PASSES] = {"#2166ac", "#b35806", "#4d9221"};
+static const char *const pale[BPPSA_CNN_PASSES] = {"#d1e5f0", "#fdd49e", "#d9f0d3"};
+
+/* Draws the passes of one count behind each other. Returns where they end. */
+static double draw_bar(bppsa_canvas *c, const bppsa_cnn_layer_work *work, int count, const char *const fills[], double scale,
+                       double x, double y, double height) {
+  for (int pass = 0; pass < BPPSA_CNN_PASSES; ++pass) {
+    const double width = work->flops[pass][count] * scale;
+    if (width >= 0.05) {
+      bppsa_canvas_rectangle(c, x, y, width, height, fills[pass]);
+    }
+    x += width;
+  }
+  return x;
+}
+
+static double all_passes(const bppsa_cnn_layer_work *work, int count) {
+  double sum = 0;
+  for (int pass = 0; pass < BPPSA_CNN_PASSES; ++pass) {
+    sum += work->flops[pass][count];
+  }
+  return sum;
+}
+
+static void draw_row(bppsa_canvas *c, const bppsa_flops *net, int64_t i, double left, double scale, double y) {
+  const bppsa_cnn_layer_work *work = &net->layers[i];
+  const char *name = net->network.layers.layers[i].name;
+  char words[200], flops[3][BPPSA_SI_TEXT];
+  const double dense = all_passes(work, BPPSA_CNN_DENSE), pruned = all_passes(work, BPPSA_CNN_PRUNED);
+  bppsa_print(words, sizeof words, "%s: %" PRId64 " weights, %.4g %% kept; %s dense, %s %s", name, work->weights,
+              100 * (double)work->kept / (double)work->weights, bppsa_text_si(dense, "FLOP", flops[0], BPPSA_SI_TEXT),
+              bppsa_text_si(pruned, "FLOP", flops[1], BPPSA_SI_TEXT), net->pruned ? "pruned" : "without padding");
+  bppsa_canvas_open(c, "layer", words);
+  bppsa_canvas_words(c, left - 8, y + ROW / 2.0 - 1, 1, 10, "#222222", name);
+  const double end = draw_bar(c, work, BPPSA_CNN_DENSE, pale, scale, left, y, ROW - 3);
+  draw_bar(c, work, BPPSA_CNN_PRUNED, colours, scale, left, y + 3, ROW - 9);
+  snprintf(words, sizeof words, "%s of %s", bppsa_text_si(pruned, "", flops[1], BPPSA_SI_TEXT),
+           bppsa_text_si(dense, "", flops[0], BPPSA_SI_TEXT));
+  bppsa_canvas_words(c, end + 6, y + ROW / 2.0 - 1, -1, 9, "#555555", words);
+  bppsa_canvas_close(c);
+}
+
+static void draw_legend(bppsa_canvas *c, const bppsa_flops *net, double left) {
+  static const char *const words[BPPSA_CNN_PASSES] = {"forward", "gradient of the input", "gradients of the weights"};
+  static const double rooms[BPPSA_CNN_PASSES] = {90, 160, 180};
+  double x = left;
+  for (int pass = 0; pass < BPPSA_CNN_PASSES; ++pass) {
+    bppsa_canvas_rectangle(c, x, 46, 12, 12, colours[pass]);
+    bppsa_canvas_words(c, x + 18, 52, -1, 11, "#222222", words[pass]);
+    x += rooms[pass];
+  }
+  bppsa_canvas_words(c, x, 52, -1, 11, "#222222",
+                     net->pruned ? "pale: dense; full: pruned" : "pale: dense; full: without padding");
+}
+
+void bppsa_layer_table_draw(const bppsa_flops *net, bppsa_text *drawing) {
+  double most = 0;
+  int64_t rows = 0;
+  for (int64_t i = 0; i <= net->count; ++i) {
+    rows += net->layers[i].weights > 0;
+    most = fmax(most, net->layers[i].weights > 0 ? all_passes(&net->layers[i], BPPSA_CNN_DENSE) : 0);
+  }
+  const double left = LEFT_MARGIN + 6.3 * name_width(net), scale = most > 0 ? BAR_ROOM / most : 0;
+  bppsa_canvas canvas = {.text = drawing, .width = left + BAR_ROOM + 130, .height = HEAD + ROW * (double)rows + 14};
+  bppsa_cnn_layer_work sum;
+  double macs[BPPSA_CNN_COUNTS];
+  char title[300], flops[2][BPPSA_SI_TEXT];
+  sum_of(net, WEIGHTS, &sum, macs);
+  bppsa_print(title, sizeof title, "%.120s: FLOPs of training a sample, convolutions and linear operators: %s dense, %s %s",
+              net->request.network, bppsa_text_si(all_passes(&sum, BPPSA_CNN_DENSE), "", flops[0], BPPSA_SI_TEXT),
+              bppsa_text_si(all_passes(&sum, BPPSA_CNN_PRUNED), "", flops[1], BPPSA_SI_TEXT),
+              net->pruned ? "pruned" : "without padding");
+  bppsa_canvas_begin(&canvas, title);
+  bppsa_canvas_words(&canvas, 16, 22, -1, 14, "#222222", title);
+  draw_legend(&canvas, net, left);
+  double y = HEAD;
+  for (int64_t i = 0; i <= net->count; ++i) {
+    if (net->layers[i].weights > 0) {
+      draw_row(&canvas, net, i, left, scale, y);
+      y += ROW;
+    }
+  }
+  bppsa_canvas_end(&canvas);
+}
