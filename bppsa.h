@@ -69,6 +69,7 @@
 #include "train/data/cifar10.h"
 #include "train/data/dataset.h"
 #include "train/data/lengths.h"
+#include "train/data/loss_weights.h"
 #include "train/evaluate.h"
 #include "train/log.h"
 #include "train/loss.h"

@@ -13,9 +13,9 @@
         BPPSA_USE(BIDIRECTIONAL), {.option = BPPSA_OPTION_LOSS, .meaning = &bppsa_meaning_train_loss}, BPPSA_USE(IGNORE_LABEL),  \
         BPPSA_USE(DATA), BPPSA_USE(SET), BPPSA_USE(PADDING), BPPSA_USE(SAMPLES), BPPSA_USE(SEQ_LEN),                             \
         {.option = BPPSA_OPTION_INPUT, .meaning = &bppsa_meaning_input_size}, BPPSA_USE(BATCH), BPPSA_USE(VALIDATION),           \
-        BPPSA_USE(LENGTHS), BPPSA_USE(RESETS), {.option = BPPSA_OPTION_SEED, .help = "of the data"}, BPPSA_FORWARD_USES,         \
-        BPPSA_USE(DEVICE), {.option = BPPSA_OPTION_DTYPE, .fallback = ""}, BPPSA_USE(THREADS), BPPSA_RANKS_USES,                 \
-        {.option = BPPSA_OPTION_WEIGHTS, .required = true}, BPPSA_USE(PREFIX),                                                   \
+        BPPSA_USE(LENGTHS), BPPSA_USE(RESETS), BPPSA_USE(LOSS_WEIGHTS), {.option = BPPSA_OPTION_SEED, .help = "of the data"},    \
+        BPPSA_FORWARD_USES, BPPSA_USE(DEVICE), {.option = BPPSA_OPTION_DTYPE, .fallback = ""}, BPPSA_USE(THREADS),               \
+        BPPSA_RANKS_USES, {.option = BPPSA_OPTION_WEIGHTS, .required = true}, BPPSA_USE(PREFIX),                                 \
         {.option = BPPSA_OPTION_OUT, .metavar = "P.npz", .help = OUT_HELP}, BPPSA_USE(STATES), BPPSA_USES_END                    \
   }
 #define CELL(id, words, functions, rate, sweep) static const bppsa_option_use uses_##id[] = USES(BPPSA_OPTIONS_##functions);

@@ -7,6 +7,7 @@
 #include "terminal/progress.h"
 #include "train/data/bitstream.h"
 #include "train/data/lengths.h"
+#include "train/data/loss_weights.h"
 #include "train/data/resets.h"
 
 /* ---- networks ---- */
@@ -401,11 +402,13 @@ static bppsa_status create_dataset(const bppsa_cli *cli, const char *spec, const
   options.seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer;
   options.audio = &audio;
   const char *lengths = bppsa_cli_value(cli, BPPSA_OPTION_LENGTHS)->text,
-             *resets = bppsa_cli_value(cli, BPPSA_OPTION_RESETS)->text;
+             *resets = bppsa_cli_value(cli, BPPSA_OPTION_RESETS)->text,
+             *weights = bppsa_cli_value(cli, BPPSA_OPTION_LOSS_WEIGHTS)->text;
   bppsa_status status = bppsa_dataset_create(spec, &options, dataset);
   bppsa_progress_clear(&line);
   status = status == BPPSA_OK && lengths != NULL ? bppsa_dataset_load_lengths(*dataset, lengths) : status;
-  return bppsa_input_status(status == BPPSA_OK && resets != NULL ? bppsa_dataset_load_resets(*dataset, resets) : status);
+  status = status == BPPSA_OK && resets != NULL ? bppsa_dataset_load_resets(*dataset, resets) : status;
+  return bppsa_input_status(status == BPPSA_OK && weights != NULL ? bppsa_dataset_load_loss_weights(*dataset, weights) : status);
 }
 
 bppsa_status bppsa_setup_dataset_of(const bppsa_cli *cli, const char *spec, const bppsa_device *device, bool loss_all,

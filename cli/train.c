@@ -40,9 +40,10 @@
     BPPSA_USE(LAYERS), BPPSA_USE(HIDDEN), only BPPSA_USE(NO_BIAS), BPPSA_USE(BIDIRECTIONAL), BPPSA_USE(DROPOUT),                 \
         BPPSA_USE_AS(LOSS, train_loss), BPPSA_USE(IGNORE_LABEL), BPPSA_USE(INIT), BPPSA_USE(DATA), BPPSA_USE(SET),               \
         BPPSA_USE(PADDING), BPPSA_USE(SAMPLES), BPPSA_USE(SEQ_LEN), BPPSA_USE_AS(INPUT, input_size), BPPSA_USE(BATCH),           \
-        BPPSA_USE(VALIDATION), BPPSA_USE(LENGTHS), BPPSA_USE(RESETS), BPPSA_FORWARD_USES, BPPSA_BACKWARD_USES, CERTIFY_USES,     \
-        {.option = BPPSA_OPTION_CHUNKS, .help = CHUNKS_HELP}, LOOP_USES, BPPSA_USE(OPTIMIZER),                                   \
-        {.option = BPPSA_OPTION_LR, .fallback = (rate)}, BPPSA_USE(MOMENTUM), RATE_USES, BPPSA_USE(SEED), RUN_USES               \
+        BPPSA_USE(VALIDATION), BPPSA_USE(LENGTHS), BPPSA_USE(RESETS), BPPSA_USE(LOSS_WEIGHTS), BPPSA_FORWARD_USES,               \
+        BPPSA_BACKWARD_USES, CERTIFY_USES, {.option = BPPSA_OPTION_CHUNKS, .help = CHUNKS_HELP}, LOOP_USES,                      \
+        BPPSA_USE(OPTIMIZER), {.option = BPPSA_OPTION_LR, .fallback = (rate)}, BPPSA_USE(MOMENTUM), RATE_USES, BPPSA_USE(SEED),  \
+        RUN_USES                                                                                                                 \
   }
 #define CELL(id, words, functions, rate, sweep)                                                                                  \
   static const bppsa_option_use uses_##id[] = USES(BPPSA_OPTIONS_##functions, #rate);
@@ -241,12 +242,13 @@ static void show_progress(void *context, const bppsa_progress *p) {
   }
 }
 
-enum { INPUTS = 6 };
+enum { INPUTS = 7 };
 
 /* Lists the files that the run reads, besides its data. */
 static bppsa_provenance provenance(const bppsa_cli *cli, bppsa_provenance_input inputs[INPUTS]) {
-  static const bppsa_option files[INPUTS] = {BPPSA_OPTION_WEIGHTS, BPPSA_OPTION_MASK,  BPPSA_OPTION_LENGTHS,
-                                             BPPSA_OPTION_RESETS,  BPPSA_OPTION_ORDER, BPPSA_OPTION_COSTS};
+  static const bppsa_option files[INPUTS] = {BPPSA_OPTION_WEIGHTS, BPPSA_OPTION_MASK,         BPPSA_OPTION_LENGTHS,
+                                             BPPSA_OPTION_RESETS,  BPPSA_OPTION_LOSS_WEIGHTS, BPPSA_OPTION_ORDER,
+                                             BPPSA_OPTION_COSTS};
   int count = 0;
   for (int i = 0; i < INPUTS; ++i) {
     const bppsa_option_value *file = bppsa_cli_value(cli, files[i]);

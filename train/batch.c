@@ -26,7 +26,9 @@ static bppsa_status create_buffers(bppsa_batch *b, bool gradients) {
   b->indices = bppsa_calloc(b->capacity, sizeof *b->indices);
   b->lengths = dataset->lengths != NULL ? bppsa_calloc(b->capacity, sizeof *b->lengths) : NULL;
   b->resets = dataset->resets != NULL ? bppsa_calloc(b->capacity, (size_t)dataset->seq_len) : NULL;
-  if ((dataset->lengths != NULL && b->lengths == NULL) || (dataset->resets != NULL && b->resets == NULL)) {
+  b->weights = dataset->loss_weights != NULL ? bppsa_calloc(labels, sizeof *b->weights) : NULL;
+  if ((dataset->lengths != NULL && b->lengths == NULL) || (dataset->resets != NULL && b->resets == NULL) ||
+      (dataset->loss_weights != NULL && b->weights == NULL)) {
     return BPPSA_ERR_MEMORY;
   }
   if (bppsa_objective_real(&dataset->objective)) {
@@ -87,6 +89,7 @@ void bppsa_batch_free(bppsa_batch *batch) {
     bppsa_free(batch->indices);
     bppsa_free(batch->lengths);
     bppsa_free(batch->resets);
+    bppsa_free(batch->weights);
   }
   *batch = (bppsa_batch){0};
 }
@@ -130,12 +133,16 @@ bppsa_view bppsa_batch_targets(const bppsa_batch *batch) {
 /* Takes what the data set says of the present samples. */
 static void take_spans(bppsa_batch *batch) {
   const bppsa_dataset *dataset = batch->dataset;
+  const int64_t rows = dataset->labels_per_step ? dataset->seq_len : 1; /* of a sample */
   for (int64_t i = 0; i < batch->count; ++i) {
     if (batch->lengths != NULL) {
       batch->lengths[i] = dataset->lengths[batch->indices[i]];
     }
     for (int64_t t = 0; batch->resets != NULL && t < dataset->seq_len; ++t) {
       batch->resets[t * batch->count + i] = dataset->resets[batch->indices[i] * dataset->seq_len + t];
+    }
+    for (int64_t t = 0; batch->weights != NULL && t < rows; ++t) {
+      batch->weights[t * batch->count + i] = dataset->loss_weights[batch->indices[i] * rows + t];
     }
   }
 }
@@ -218,7 +225,8 @@ static bppsa_loss_rows compared_rows(const bppsa_batch *batch, int64_t before, c
   return (bppsa_loss_rows){.labels = real ? NULL : batch->labels + before,
                            .targets = real ? targets : NULL,
                            .objective = dataset->objective,
-                           .lengths = batch->lengths};
+                           .lengths = batch->lengths,
+                           .weights = batch->weights != NULL ? batch->weights + before : NULL};
 }
 
 bppsa_status bppsa_batch_loss(bppsa_batch *batch, bppsa_loss_result *result) {

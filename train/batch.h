@@ -25,6 +25,7 @@ typedef struct {
   int64_t *device_labels;
   void *device_targets;    /* if the data set has real targets instead of labels */
   int64_t *device_lengths; /* if each step has labels or targets, and samples have lengths; otherwise NULL */
+  double *device_weights;  /* if rows have weights; otherwise NULL */
   bppsa_view x_staging;    /* the samples within staging if the host makes them; else empty */
   void *loss_scratch;
 } bppsa_batch_gpu;
@@ -45,6 +46,7 @@ typedef struct {
    * have T steps. */
   int64_t *lengths;
   uint8_t *resets;  /* [T, capacity], of the present batch [T][count], in host memory; NULL: no sample begins anew */
+  double *weights;  /* [T or 1, capacity], of the rows' losses, as the labels; NULL: all are 1 */
   bool lent;        /* a pass has handed these buffers to the model, which may read them again */
   bool training;    /* the passes belong to a step of training; a model with dropout is told so */
   int64_t step;     /* of training, from 0 */

@@ -130,7 +130,7 @@ static bppsa_status list_tensors(bppsa_training *run, int64_t *count) {
   for (int64_t i = 0; i < state->count; ++i) {
     bytes += strlen(state->tensors[i].name) + sizeof OPTIMIZER_PREFIX;
   }
-  run->tensors = bppsa_calloc(run->model->parameter_count + state->count + STORED + BPPSA_PASS_KINDS, sizeof *run->tensors);
+  run->tensors = bppsa_calloc(run->model->parameter_count + state->count + STORED + 1 + BPPSA_PASS_KINDS, sizeof *run->tensors);
   run->names = bppsa_alloc(bytes);
   if (run->tensors == NULL || run->names == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -139,6 +139,10 @@ static bppsa_status list_tensors(bppsa_training *run, int64_t *count) {
   char *name = run->names;
   for (int64_t i = 0; i < STORED; ++i) { /* eight bytes for each element, so that tensors in the file stay aligned */
     *at++ = (bppsa_named_view){arrays[i].name, bppsa_view_make(arrays[i].data, arrays[i].dtype, 1, &arrays[i].size)};
+  }
+  if (run->dataset->loss_weights != NULL) {
+    const int64_t one = 1;
+    *at++ = (bppsa_named_view){"train.epoch_weight", bppsa_view_make(&s->weight, BPPSA_F64, 1, &one)};
   }
   for (int k = 0; k < BPPSA_PASS_KINDS; ++k) {
     const int64_t numbers = run->accounts[k] != NULL ? run->accounts[k]->count : 0;
@@ -221,7 +225,8 @@ static void pack(bppsa_training *run) {
       .cursor = {run->result.steps, run->cursor.epoch, run->cursor.position, bppsa_optimizer_get_state(run->optimizer)->step},
       .counts = {e->correct, e->rows, e->steps, e->samples, e->redone},
       .sums = {e->loss, e->grad_norm, e->forward_s, e->backward_s, e->update_s, e->seconds},
-      .log = {log.bytes, log.crc32}};
+      .log = {log.bytes, log.crc32},
+      .weight = e->weight};
   pack_record(&run->result.last, s->last_step);
   pack_record(&run->last_epoch, s->last_epoch);
   for (int k = 0; k < BPPSA_PASS_KINDS; ++k) {
@@ -244,6 +249,7 @@ static void unpack(bppsa_training *run) {
   run->epoch = (bppsa_epoch_sums){.loss = s->sums[0],
                                   .correct = s->counts[0],
                                   .rows = s->counts[1],
+                                  .weight = run->dataset->loss_weights != NULL ? s->weight : (double)s->counts[1],
                                   .grad_norm = s->sums[1],
                                   .steps = s->counts[2],
                                   .samples = s->counts[3],
@@ -392,6 +398,10 @@ static bppsa_status check_stored(const bppsa_training *run) {
       return bppsa_fail(BPPSA_ERR_FORMAT, "checkpoint in %s: train.epoch_sums: %s %g, expected a finite sum%s",
                         run->config->checkpoint, names[i], sum, i > 0 ? ", 0 or more" : "");
     }
+  }
+  if (run->dataset->loss_weights != NULL && !(run->stored.weight >= 0 && isfinite(run->stored.weight))) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "checkpoint in %s: train.epoch_weight %g, expected a finite sum, 0 or more",
+                      run->config->checkpoint, run->stored.weight);
   }
   BPPSA_TRY(check_record(run, "train.last_step", run->stored.last_step));
   BPPSA_TRY(check_record(run, "train.last_epoch", run->stored.last_epoch));

@@ -141,7 +141,8 @@ static bppsa_status count_redone(bppsa_training *run, bppsa_train_record *record
 
 static void add_to_epoch(bppsa_training *run, const bppsa_train_record *record, const bppsa_loss_result *loss, double seconds) {
   bppsa_epoch_sums *sums = &run->epoch;
-  sums->loss += loss->loss * (double)loss->rows;
+  sums->loss += loss->loss * loss->weight;
+  sums->weight += loss->weight;
   sums->correct += loss->correct;
   sums->rows += loss->rows;
   sums->grad_norm += record->grad_norm;
@@ -271,7 +272,7 @@ static bppsa_train_record epoch_record(const bppsa_training *run) {
   const bppsa_epoch_sums *sums = &run->epoch;
   bppsa_train_record record = {.step = run->result.steps,
                                .epoch = run->cursor.epoch,
-                               .loss = sums->rows > 0 ? sums->loss / (double)sums->rows : 0.0,
+                               .loss = sums->rows > 0 ? sums->loss / sums->weight : 0.0,
                                .accuracy = bppsa_accuracy(sums->correct, sums->rows),
                                .grad_norm = sums->grad_norm / (double)sums->steps,
                                .lr = run->result.last.lr,

@@ -78,6 +78,7 @@ void bppsa_dataset_destroy(bppsa_dataset *dataset) {
   if (dataset != NULL) {
     bppsa_free(dataset->lengths);
     bppsa_free(dataset->resets);
+    bppsa_free(dataset->loss_weights);
     dataset->ops->destroy(dataset);
   }
 }

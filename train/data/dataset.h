@@ -61,6 +61,7 @@ struct bppsa_dataset {
   bool labels_per_step;      /* labels are [T, b], otherwise [b] */
   int64_t *lengths;          /* [N], 1 .. T: the steps of each sample (bppsa_dataset_load_lengths), owned; NULL: all have T */
   uint8_t *resets;           /* [N][T], 1: the sample begins anew in front of the step (bppsa_spans), owned; NULL: nowhere */
+  double *loss_weights;      /* [N][T] with labels_per_step, otherwise [N]: of the rows' losses, owned; NULL: all are 1 */
   uint64_t identity;         /* sets of one kind and shape with the same identity hold the same values: a seed, or a checksum */
 };
 
