@@ -70,6 +70,7 @@
 #include "train/data/dataset.h"
 #include "train/data/lengths.h"
 #include "train/data/loss_weights.h"
+#include "train/data/pack.h"
 #include "train/evaluate.h"
 #include "train/log.h"
 #include "train/loss.h"

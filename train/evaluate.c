@@ -56,7 +56,9 @@ bppsa_status bppsa_batch_evaluate_sums(bppsa_batch *batch, int64_t first, int64_
                                        bppsa_batch_sums *sums) {
   const bool training = batch->training;
   batch->training = false;
+  bppsa_batch_restart(batch);
   const bppsa_status status = evaluate_sums(batch, first, count, sink, sums);
+  bppsa_batch_restart(batch);
   batch->training = training;
   return status;
 }

@@ -1,6 +1,7 @@
 /* Reader: train/data/dataset_npy.c, orders of samples (train/order.c), their lengths (train/data/lengths.c), where they begin anew
  * (train/data/resets.c), their weights (train/data/loss_weights.c). The parts are the headers and the elements of X, Y, and of an
- * order that is taken for lengths, resets and weights too; options: labels for every step, real targets, an ignored label, the dtype of the batch. */
+ * order that is taken for lengths, resets and weights too; options: labels for every step, real targets, an ignored label, the
+ * dtype of the batch. */
 #include <stdlib.h>
 #include <string.h>
 

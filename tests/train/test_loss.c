@@ -547,20 +547,19 @@ static void parts_add_up(void **state) {
   assert_non_null(strstr(bppsa_last_error(), "loss of a part of 0 rows, expected 1 or more"));
 }
 
-/* Weighted rows: each kind of loss is Σ w l / Σ w of the rows' own losses, and its gradient w / Σ w times theirs. Rows of weight 0
- * are not read. Weights of 1 have the bits of none. A part divides by the rows that it is told. */
+/* The loss of weighted rows is Σ w l / Σ w of the rows' own losses, and its gradient w / Σ w times theirs. Rows of weight 0 are
+ * not read. A part divides by the rows that it is told. */
 static void weights_give_the_weighted_mean(void **state) {
   (void)state;
   enum { ROWS = 300, C = 3, COUNT = ROWS * C };
   const int64_t deep[3] = {100, 3, C}, one[2] = {1, C};
   const bppsa_loss_kind kinds[4] = {BPPSA_LOSS_CROSS_ENTROPY, BPPSA_LOSS_CROSS_ENTROPY, BPPSA_LOSS_SQUARED, BPPSA_LOSS_BINARY};
-  double *x = uniform(21, COUNT, 4), *y = uniform(22, COUNT, 1), *w = uniform(23, ROWS, 1), ones[ROWS];
+  double *x = uniform(21, COUNT, 4), *y = uniform(22, COUNT, 1), *w = uniform(23, ROWS, 1);
   int64_t labels[ROWS], lengths[3] = {100, 57, 80};
   for (int64_t r = 0; r < ROWS; ++r) {
     const bool left_out = r % 7 == 3;
     labels[r] = left_out ? 99 : r % C;
     w[r] = left_out ? 0 : 0.1 + fabs(w[r]);
-    ones[r] = 1;
     for (int64_t c = 0; c < C; ++c) {
       x[r * C + c] = left_out ? (double)NAN : x[r * C + c];
       y[r * C + c] = left_out ? -7 : fabs(y[r * C + c]);
@@ -608,9 +607,21 @@ static void weights_give_the_weighted_mean(void **state) {
     bppsa_memory_free(device, in.data);
     bppsa_memory_free(device, out.data);
   }
-  for (int64_t i = 0; i < COUNT; ++i) {
-    x[i] = isnan(x[i]) ? 0.5 : x[i];
-    labels[i / C] = i / C % C;
+  bppsa_free(x);
+  bppsa_free(y);
+  bppsa_free(w);
+}
+
+/* Weights of 1 have the bits of none; a batch of weights of 0 has the loss 0; a negative weight is named. */
+static void weights_of_one_change_nothing(void **state) {
+  (void)state;
+  enum { ROWS = 300, C = 3, COUNT = ROWS * C };
+  const int64_t deep[3] = {100, 3, C};
+  double *x = uniform(21, COUNT, 4), ones[ROWS];
+  int64_t labels[ROWS];
+  for (int64_t r = 0; r < ROWS; ++r) {
+    labels[r] = r % C;
+    ones[r] = 1;
   }
   double seeds[2][COUNT];
   bppsa_loss_result results[2];
@@ -636,8 +647,6 @@ static void weights_give_the_weighted_mean(void **state) {
   assert_non_null(strstr(bppsa_last_error(), "weight -1 of row 7 of the batch, expected a finite number of 0 or more"));
   bppsa_memory_free(device, in.data);
   bppsa_free(x);
-  bppsa_free(y);
-  bppsa_free(w);
 }
 
 /* A loss that is only queued has the bits of the one that waits; bad labels are named before. */
@@ -702,6 +711,7 @@ int main(void) {
       cmocka_unit_test(bits_of_others_do_not_depend_on_threads),
       cmocka_unit_test(parts_add_up),
       cmocka_unit_test(weights_give_the_weighted_mean),
+      cmocka_unit_test(weights_of_one_change_nothing),
       cmocka_unit_test(a_queued_part_has_the_same_bits),
   };
   device = test_device(1);

@@ -132,6 +132,15 @@ void bppsa_dataset_copy_steps(bppsa_dtype from_dtype, const void *from, int32_t 
                      &(batch_copy){from_dtype, from, indices, count, dataset->seq_len, dataset->input, x});
 }
 
+void bppsa_dataset_copy_part(bppsa_dtype from_dtype, const void *from, int64_t first, int64_t width, int64_t steps,
+                             const bppsa_dataset_part *part, void *to) {
+  const size_t from_size = bppsa_dtype_size(from_dtype), to_size = bppsa_dtype_size(part->dtype);
+  for (int64_t t = 0; to != NULL && t < steps; ++t) {
+    bppsa_dataset_copy_row(from_dtype, (const char *)from + (size_t)((first + t) * width) * from_size, part->dtype,
+                           (char *)to + (size_t)(t * part->apart * width) * to_size, width);
+  }
+}
+
 /* Checks x: the batch's shape for `count` samples, contiguous, on the given device, f32 or f64. */
 static bppsa_status check_batch(const bppsa_dataset *dataset, bppsa_device_kind kind, int64_t count, const bppsa_view *x) {
   char found[BPPSA_SHAPE_TEXT], wanted[BPPSA_SHAPE_TEXT];
