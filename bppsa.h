@@ -70,6 +70,8 @@
 #include "train/data/cifar10.h"
 #include "train/data/dataset.h"
 #include "train/data/lengths.h"
+#include "train/data/loss_weights.h"
+#include "train/data/pack.h"
 #include "train/evaluate.h"
 #include "train/log.h"
 #include "train/loss.h"

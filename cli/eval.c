@@ -13,8 +13,9 @@
         BPPSA_USE(BIDIRECTIONAL), {.option = BPPSA_OPTION_LOSS, .meaning = &bppsa_meaning_train_loss}, BPPSA_USE(IGNORE_LABEL),  \
         BPPSA_USE(DATA), BPPSA_USE(SET), BPPSA_USE(PADDING), BPPSA_USE(SAMPLES), BPPSA_USE(SEQ_LEN),                             \
         {.option = BPPSA_OPTION_INPUT, .meaning = &bppsa_meaning_input_size}, BPPSA_USE(BATCH), BPPSA_USE(VALIDATION),           \
-        BPPSA_USE(LENGTHS), BPPSA_USE(RESETS), {.option = BPPSA_OPTION_SEED, .help = "of the data"}, BPPSA_FORWARD_USES,         \
-        BPPSA_USE(DEVICE), {.option = BPPSA_OPTION_DTYPE, .fallback = ""}, BPPSA_USE(THREADS), BPPSA_RANKS_USES,                 \
+        BPPSA_USE(LENGTHS), BPPSA_USE(RESETS), BPPSA_USE(LOSS_WEIGHTS), BPPSA_USE(PACK), BPPSA_USE(STATEFUL),                    \
+        {.option = BPPSA_OPTION_SEED, .help = "of the data"}, BPPSA_FORWARD_USES, BPPSA_USE(DEVICE),                             \
+        {.option = BPPSA_OPTION_DTYPE, .fallback = ""}, BPPSA_USE(THREADS), BPPSA_RANKS_USES,                                    \
         {.option = BPPSA_OPTION_WEIGHTS, .required = true}, BPPSA_USE(PREFIX),                                                   \
         {.option = BPPSA_OPTION_OUT, .metavar = "P.npz", .help = OUT_HELP}, BPPSA_USE(STATES), BPPSA_USES_END                    \
   }
@@ -51,8 +52,15 @@ static bppsa_status prepare(const bppsa_cli *cli, bppsa_eval_run *e) {
   BPPSA_TRY(bppsa_setup_objective(cli, e->file, &objective));
   BPPSA_TRY(bppsa_setup_device(cli, &e->device));
   BPPSA_TRY(bppsa_setup_dataset(cli, e->device, &e->config, &objective, &e->dataset));
-  BPPSA_TRY(bppsa_eval_run_fit(e, bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text,
-                               bppsa_cli_value(cli, BPPSA_OPTION_VALIDATION)->real));
+  double validation = bppsa_cli_value(cli, BPPSA_OPTION_VALIDATION)->real;
+  BPPSA_TRY(bppsa_setup_pack(cli, &e->network, e->device, NULL, e->on.comm != NULL, &validation, &e->config, &e->dataset,
+                             &e->pack_times));
+  if (out->given && e->dataset->packing != NULL) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "--out: given beside --pack, whose rows hold samples in another order, expected one of them");
+  }
+  BPPSA_TRY(bppsa_setup_streams(cli, e->on.comm != NULL, &e->config, e->dataset));
+  BPPSA_TRY(bppsa_eval_run_fit(e, bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text, validation));
   if (bppsa_ranks_first(e->on.comm)) {
     bppsa_setup_note_option(cli, BPPSA_OPTION_BATCH, e->config.batch);
     bppsa_setup_note_classes(cli, e->dataset);
@@ -80,7 +88,10 @@ static bppsa_status finish(bppsa_cli *cli, bppsa_eval_run *e, const bppsa_evalua
   bppsa_text shown = {0};
   const char *out = bppsa_cli_value(cli, BPPSA_OPTION_OUT)->text;
   const bool classes = !bppsa_objective_real(&e->dataset->objective);
-  bppsa_status status = cli->to.json ? bppsa_json_render(bppsa_evaluation_json(result), &shown.text)
+  if (!cli->to.json) {
+    bppsa_packing_lines(e->dataset, &e->pack_times, "packing   ", &shown);
+  }
+  bppsa_status status = cli->to.json ? bppsa_json_render(bppsa_evaluation_json(result, e->dataset), &shown.text)
                                      : bppsa_evaluation_text(result, e->split.validation > 0, classes, out, &shown);
   if (status == BPPSA_OK) {
     status = bppsa_outputs_commit(e->out);

@@ -13,8 +13,8 @@
         {.option = BPPSA_OPTION_DTYPE, .fallback = ""}, BPPSA_USE(THREADS), BPPSA_RANKS_USES,                                    \
         {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP}, {.option = BPPSA_OPTION_WEIGHTS, .required = true},    \
         BPPSA_USE(PREFIX), {.option = BPPSA_OPTION_INPUT, .required = true}, BPPSA_USE(LABELS), BPPSA_USE(GRAD_OUTPUT),          \
-        BPPSA_USE(LENGTHS), BPPSA_USE(RESETS), BPPSA_USE(H0), BPPSA_USE(C0), {.option = BPPSA_OPTION_OUT, .required = true},     \
-        BPPSA_USES_END                                                                                                           \
+        BPPSA_USE(LENGTHS), BPPSA_USE(RESETS), BPPSA_USE(LOSS_WEIGHTS), BPPSA_USE(H0), BPPSA_USE(C0),                            \
+        {.option = BPPSA_OPTION_OUT, .required = true}, BPPSA_USES_END                                                           \
   }
 #define CELL(id, words, functions, rate, sweep) static const bppsa_option_use uses_##id[] = USES(BPPSA_OPTIONS_##functions);
 #include "networks/cells.inc"
@@ -44,7 +44,8 @@ static const bppsa_option_use uses_cnn[] = {
 
 /* Checks that there are either labels and a loss, or the gradient of the states. */
 static bppsa_status check_labels(const bppsa_cli *cli) {
-  static const bppsa_option of_loss[] = {BPPSA_OPTION_LABELS, BPPSA_OPTION_LOSS, BPPSA_OPTION_IGNORE_LABEL};
+  static const bppsa_option of_loss[] = {BPPSA_OPTION_LABELS, BPPSA_OPTION_LOSS, BPPSA_OPTION_IGNORE_LABEL,
+                                         BPPSA_OPTION_LOSS_WEIGHTS};
   const bool given = bppsa_cli_value(cli, BPPSA_OPTION_GRAD_OUTPUT)->given;
   for (size_t i = 0; given && i < sizeof of_loss / sizeof of_loss[0]; ++i) {
     if (bppsa_cli_value(cli, of_loss[i])->given) {
@@ -68,7 +69,8 @@ static bppsa_status load(const bppsa_cli *cli, bppsa_gradients *g) {
                                        .h0 = bppsa_cli_value(cli, BPPSA_OPTION_H0)->text,
                                        .c0 = bppsa_cli_value(cli, BPPSA_OPTION_C0)->text,
                                        .lengths = bppsa_cli_value(cli, BPPSA_OPTION_LENGTHS)->text,
-                                       .resets = bppsa_cli_value(cli, BPPSA_OPTION_RESETS)->text};
+                                       .resets = bppsa_cli_value(cli, BPPSA_OPTION_RESETS)->text,
+                                       .loss_weights = bppsa_cli_value(cli, BPPSA_OPTION_LOSS_WEIGHTS)->text};
   BPPSA_TRY(check_labels(cli));
   BPPSA_TRY(bppsa_setup_network(cli, &g->network));
   g->config = bppsa_network_config_default(&g->network);

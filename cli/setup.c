@@ -7,6 +7,7 @@
 #include "terminal/progress.h"
 #include "train/data/bitstream.h"
 #include "train/data/lengths.h"
+#include "train/data/loss_weights.h"
 #include "train/data/resets.h"
 
 /* ---- networks ---- */
@@ -260,7 +261,7 @@ bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_runs runs, bppsa_net
   BPPSA_TRY(setup_forward(cli, &config->steps.forward));
   config->steps.lengths = bppsa_cli_value(cli, BPPSA_OPTION_LENGTHS)->given;
   config->steps.resets = bppsa_cli_value(cli, BPPSA_OPTION_RESETS)->given;
-  if (config->steps.lengths && config->steps.forward.kind == BPPSA_FORWARD_AUTO) {
+  if (config->steps.lengths && config->steps.forward.kind == BPPSA_FORWARD_AUTO && !bppsa_cli_given(cli, BPPSA_OPTION_PACK)) {
     config->steps.forward = bppsa_forward_method_default(); /* samples of their own lengths take a sequential pass */
   }
   if (runs == BPPSA_RUNS_ALL) {
@@ -418,11 +419,13 @@ static bppsa_status create_dataset(const bppsa_cli *cli, const char *spec, const
   options.seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer;
   options.audio = &audio;
   const char *lengths = bppsa_cli_value(cli, BPPSA_OPTION_LENGTHS)->text,
-             *resets = bppsa_cli_value(cli, BPPSA_OPTION_RESETS)->text;
+             *resets = bppsa_cli_value(cli, BPPSA_OPTION_RESETS)->text,
+             *weights = bppsa_cli_value(cli, BPPSA_OPTION_LOSS_WEIGHTS)->text;
   bppsa_status status = bppsa_dataset_create(spec, &options, dataset);
   bppsa_progress_clear(&line);
   status = status == BPPSA_OK && lengths != NULL ? bppsa_dataset_load_lengths(*dataset, lengths) : status;
-  return bppsa_input_status(status == BPPSA_OK && resets != NULL ? bppsa_dataset_load_resets(*dataset, resets) : status);
+  status = status == BPPSA_OK && resets != NULL ? bppsa_dataset_load_resets(*dataset, resets) : status;
+  return bppsa_input_status(status == BPPSA_OK && weights != NULL ? bppsa_dataset_load_loss_weights(*dataset, weights) : status);
 }
 
 bppsa_status bppsa_setup_dataset_of(const bppsa_cli *cli, const char *spec, const bppsa_device *device, bool loss_all,
@@ -439,6 +442,43 @@ bppsa_status bppsa_setup_dataset(const bppsa_cli *cli, const bppsa_device *devic
     options.classes = config->classes < BPPSA_BITSTREAM_CLASSES ? config->classes : BPPSA_BITSTREAM_CLASSES;
   }
   return create_dataset(cli, spec, device, &options, dataset);
+}
+
+bppsa_status bppsa_setup_pack(const bppsa_cli *cli, const bppsa_network *network, const bppsa_device *device, const char *kept,
+                              bool ranks, double *validation, bppsa_network_config *config, bppsa_dataset **dataset,
+                              bppsa_pack_times *times) {
+  const bppsa_option_value *pack = bppsa_cli_value(cli, BPPSA_OPTION_PACK);
+  if (!pack->given) {
+    return BPPSA_OK;
+  }
+  bppsa_pack_request request = {.automatic = strcmp(pack->text, "auto") == 0,
+                                .kept = kept,
+                                .weights = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text,
+                                .backward = bppsa_options_take(cli->command->uses, BPPSA_OPTION_SAVE_WEIGHTS),
+                                .batch = config->batch};
+  bppsa_option_value number = {.integer = 0};
+  if (!request.automatic && bppsa_option_parse(BPPSA_OPTION_SAMPLES, pack->text, &number) != BPPSA_OK) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--pack: '%s', expected %s", pack->text, bppsa_option_get(BPPSA_OPTION_PACK)->expected);
+  }
+  request.steps = number.integer;
+  if (request.automatic && ranks) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--pack: auto beside ranks, which may measure different times, expected --pack T");
+  }
+  return bppsa_input_status(bppsa_pack_run(&request, network, device, validation, config, dataset, times));
+}
+
+bppsa_status bppsa_setup_streams(const bppsa_cli *cli, bool ranks, const bppsa_network_config *config, bppsa_dataset *dataset) {
+  const bool cuda = strncmp(bppsa_cli_value(cli, BPPSA_OPTION_DEVICE)->text, "cuda", 4) == 0;
+  const char *beside = ranks  ? "ranks, which share batches, expected no ranks"
+                       : cuda ? "--device cuda, where states are not carried yet, expected --device cpu"
+                       : config->steps.bidirectional
+                           ? "--bidirectional, whose reverse direction has no past, expected one direction"
+                           : NULL;
+  if (!bppsa_cli_given(cli, BPPSA_OPTION_STATEFUL)) {
+    return BPPSA_OK;
+  }
+  dataset->streams = true;
+  return beside == NULL ? BPPSA_OK : bppsa_fail(BPPSA_ERR_ARGUMENT, "--stateful: given beside %s", beside);
 }
 
 void bppsa_setup_note_classes(const bppsa_cli *cli, const bppsa_dataset *dataset) {

@@ -8,6 +8,7 @@
 #include "networks/named_network.h"
 #include "networks/planner.h"
 #include "networks/weights.h"
+#include "runs/pack_run.h"
 #include "train/data/dataset.h"
 #include "train/objective.h"
 
@@ -92,6 +93,13 @@ bppsa_status bppsa_setup_device(const bppsa_cli *cli, bppsa_device **device);
  * bppsa_setup_note_classes notes when there are fewer than ten classes. */
 bppsa_status bppsa_setup_dataset(const bppsa_cli *cli, const bppsa_device *device, const bppsa_network_config *config,
                                  const bppsa_objective *objective, bppsa_dataset **dataset);
+/* Packs the data set's samples into rows where --pack asks for it (bppsa_pack_run). kept: what the checkpoint of a resumed run says
+ * of rows, or NULL. ERR_ARGUMENT: --pack is neither a number nor auto, or auto beside ranks. */
+bppsa_status bppsa_setup_pack(const bppsa_cli *cli, const bppsa_network *network, const bppsa_device *device, const char *kept,
+                              bool ranks, double *validation, bppsa_network_config *config, bppsa_dataset **dataset,
+                              bppsa_pack_times *times);
+/* Reads --stateful, which makes the samples pieces of streams. ERR_ARGUMENT: beside ranks, a GPU or two directions. */
+bppsa_status bppsa_setup_streams(const bppsa_cli *cli, bool ranks, const bppsa_network_config *config, bppsa_dataset *dataset);
 void bppsa_setup_note_classes(const bppsa_cli *cli, const bppsa_dataset *dataset);
 /* Opens the data set `spec`, whatever --data says. Each sample has one label, or with loss_all one for each step. device NULL: WAV
  * files are read on one thread. */

@@ -40,7 +40,8 @@
     BPPSA_USE(LAYERS), BPPSA_USE(HIDDEN), only BPPSA_USE(NO_BIAS), BPPSA_USE(BIDIRECTIONAL), BPPSA_USE(DROPOUT),                 \
         BPPSA_USE_AS(LOSS, train_loss), BPPSA_USE(IGNORE_LABEL), BPPSA_USE(INIT), BPPSA_USE(DATA), BPPSA_USE(SET),               \
         BPPSA_USE(PADDING), BPPSA_USE(SAMPLES), BPPSA_USE(SEQ_LEN), BPPSA_USE_AS(INPUT, input_size), BPPSA_USE(BATCH),           \
-        BPPSA_USE(VALIDATION), BPPSA_USE(LENGTHS), BPPSA_USE(RESETS), BPPSA_FORWARD_USES, BPPSA_BACKWARD_USES, CERTIFY_USES,     \
+        BPPSA_USE(VALIDATION), BPPSA_USE(LENGTHS), BPPSA_USE(RESETS), BPPSA_USE(LOSS_WEIGHTS), BPPSA_USE(PACK),                  \
+        BPPSA_USE(STATEFUL), BPPSA_FORWARD_USES, BPPSA_BACKWARD_USES, CERTIFY_USES,                                              \
         {.option = BPPSA_OPTION_CHUNKS, .help = CHUNKS_HELP}, LOOP_USES, BPPSA_USE(OPTIMIZER),                                   \
         {.option = BPPSA_OPTION_LR, .fallback = (rate)}, BPPSA_USE(MOMENTUM), RATE_USES, BPPSA_USE(SEED), RUN_USES               \
   }
@@ -118,7 +119,7 @@ static bppsa_status setup_order(const bppsa_cli *cli, bppsa_train_run *run) {
   const bppsa_option_value *path = bppsa_cli_value(cli, BPPSA_OPTION_ORDER);
   const bool in_order = bppsa_cli_value(cli, BPPSA_OPTION_NO_SHUFFLE)->given;
   if (!path->given || in_order) {
-    run->train.order.kind = in_order ? BPPSA_ORDER_DATA : BPPSA_ORDER_SHUFFLED;
+    run->train.order.kind = in_order || run->dataset->streams ? BPPSA_ORDER_DATA : BPPSA_ORDER_SHUFFLED;
     return path->given ? bppsa_fail(BPPSA_ERR_ARGUMENT, "--no-shuffle: given beside --order, expected only one of the two")
                        : BPPSA_OK;
   }
@@ -130,6 +131,14 @@ static bppsa_status setup_data(const bppsa_cli *cli, bppsa_train_run *run) {
   bppsa_objective objective;
   BPPSA_TRY(bppsa_setup_objective(cli, run->weights, &objective));
   BPPSA_TRY(bppsa_setup_dataset(cli, run->device, &run->config, &objective, &run->dataset));
+  char kept[BPPSA_CHECKPOINT_VALUE];
+  BPPSA_TRY(bppsa_train_run_kept_rows(run, kept));
+  BPPSA_TRY(bppsa_setup_pack(cli, &run->network, run->device, run->train.resume ? kept : NULL, run->on.comm != NULL,
+                             &run->train.validation, &run->config, &run->dataset, &run->pack_times));
+  if (run->dataset->packing != NULL && bppsa_cli_given(cli, BPPSA_OPTION_ORDER)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--order: given beside --pack, whose rows hold several samples, expected one of them");
+  }
+  BPPSA_TRY(bppsa_setup_streams(cli, run->on.comm != NULL, &run->config, run->dataset));
   BPPSA_TRY(bppsa_dataset_split(run->dataset, run->train.validation, &run->split));
   BPPSA_TRY(setup_order(cli, run));
   run->epoch_samples = bppsa_order_samples(&run->train.order, run->split.train);
@@ -242,12 +251,13 @@ static void show_progress(void *context, const bppsa_progress *p) {
   }
 }
 
-enum { INPUTS = 6 };
+enum { INPUTS = 7 };
 
 /* Lists the files that the run reads, besides its data. */
 static bppsa_provenance provenance(const bppsa_cli *cli, bppsa_provenance_input inputs[INPUTS]) {
-  static const bppsa_option files[INPUTS] = {BPPSA_OPTION_WEIGHTS, BPPSA_OPTION_MASK,  BPPSA_OPTION_LENGTHS,
-                                             BPPSA_OPTION_RESETS,  BPPSA_OPTION_ORDER, BPPSA_OPTION_COSTS};
+  static const bppsa_option files[INPUTS] = {BPPSA_OPTION_WEIGHTS, BPPSA_OPTION_MASK,         BPPSA_OPTION_LENGTHS,
+                                             BPPSA_OPTION_RESETS,  BPPSA_OPTION_LOSS_WEIGHTS, BPPSA_OPTION_ORDER,
+                                             BPPSA_OPTION_COSTS};
   int count = 0;
   for (int i = 0; i < INPUTS; ++i) {
     const bppsa_option_value *file = bppsa_cli_value(cli, files[i]);

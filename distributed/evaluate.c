@@ -4,7 +4,7 @@
 #include "distributed/agree.h"
 #include "distributed/evaluate_internal.h"
 
-enum { PART_NUMBERS = 3 }; /* loss times rows, correct, rows */
+enum { PART_NUMBERS = 4 }; /* loss times weight, correct, rows, weight */
 
 /* Evaluates this rank's parts and writes their numbers to `parts`; account: the model's, of their passes. */
 static bppsa_status evaluate_own(const bppsa_comm *comm, bppsa_batch *batch, int64_t first, int64_t count, int64_t all,
@@ -19,6 +19,7 @@ static bppsa_status evaluate_own(const bppsa_comm *comm, bppsa_batch *batch, int
     to[0] = part.loss;
     to[1] = (double)part.correct;
     to[2] = (double)part.rows;
+    to[3] = part.weight;
     if (kept != NULL) {
       kept->add(account, part.account);
     }
@@ -41,6 +42,7 @@ bppsa_status bppsa_ranks_evaluate_batch(bppsa_comm *world, const bppsa_comm *com
     sums.loss += parts[i * PART_NUMBERS];
     sums.correct += (int64_t)parts[i * PART_NUMBERS + 1];
     sums.rows += (int64_t)parts[i * PART_NUMBERS + 2];
+    sums.weight += parts[i * PART_NUMBERS + 3];
   }
   bppsa_free(parts);
   BPPSA_TRY(status);

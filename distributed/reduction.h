@@ -31,6 +31,7 @@ typedef struct {
   double correct; /* rows */
   double rows;    /* counted rows */
   double redone;  /* scan products */
+  double weight;  /* of the counted rows */
 } bppsa_data_parallel_sums;
 
 #endif

@@ -3,12 +3,16 @@
 #include <inttypes.h>
 
 #include "recurrent/parallel_forward.h"
+#include "train/data/pack.h"
 
-json_t *bppsa_evaluation_json(const bppsa_evaluation *result) {
+json_t *bppsa_evaluation_json(const bppsa_evaluation *result, const bppsa_dataset *dataset) {
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_real(object, "loss", result->loss);
   ok = ok && bppsa_json_put_real(object, "accuracy", result->accuracy);
   ok = ok && bppsa_json_put_integer(object, "samples", result->samples);
+  if (dataset->packing != NULL) {
+    ok = ok && bppsa_json_put(object, "packing", bppsa_packing_json(dataset->packing));
+  }
   const bppsa_forward_stats forward = bppsa_forward_stats_from(result->account);
   if (forward.passes > 0) {
     ok = ok && bppsa_json_put(object, "forward", bppsa_forward_stats_json(&forward));

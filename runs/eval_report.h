@@ -6,7 +6,8 @@
 #include "core/files/json.h"
 #include "train/evaluate.h"
 
-json_t *bppsa_evaluation_json(const bppsa_evaluation *result); /* NULL when out of memory */
+/* dataset: what was evaluated, which may be rows of samples. */
+json_t *bppsa_evaluation_json(const bppsa_evaluation *result, const bppsa_dataset *dataset); /* NULL when out of memory */
 /* held_out: the samples were held out of training. classes: the accuracy means something. out: the file of outputs, or NULL. */
 bppsa_status bppsa_evaluation_text(const bppsa_evaluation *result, bool held_out, bool classes, const char *out,
                                    bppsa_text *text);

@@ -3,6 +3,7 @@
 #define BPPSA_RUNS_EVAL_RUN_H
 
 #include "runs/outputs.h"
+#include "runs/pack_run.h"
 #include "runs/rank_network.h"
 
 /* All pointers are owned. The caller opens the network and the device, loads weights and data, and makes the model. */
@@ -13,7 +14,8 @@ typedef struct {
   bppsa_device *device;
   bppsa_dataset *dataset;
   bppsa_model *model;
-  bppsa_rank_network on; /* the ranks that evaluate it */
+  bppsa_rank_network on;       /* the ranks that evaluate it */
+  bppsa_pack_times pack_times; /* of --pack auto */
   bppsa_split split;
   int64_t first, count; /* the samples that are evaluated: those held out, or all of them */
   bppsa_outputs *out;   /* where outputs are written, or NULL */

@@ -11,6 +11,7 @@
 #include "runs/backward_report.h"
 #include "runs/gradients_internal.h"
 #include "train/data/lengths.h"
+#include "train/data/loss_weights.h"
 #include "train/data/resets.h"
 #include "train/loss.h"
 
@@ -20,6 +21,7 @@ void bppsa_gradients_free(bppsa_gradients *g) {
   bppsa_free(g->tensors);
   bppsa_free(g->lengths);
   bppsa_free(g->resets);
+  bppsa_free(g->loss_weights);
   bppsa_buffer_free(&g->dx);
   bppsa_buffer_free(&g->dh0);
   bppsa_buffer_free(&g->halves[0]);
@@ -156,6 +158,14 @@ bppsa_status bppsa_gradients_load(const bppsa_gradients_files *files, bppsa_grad
         bppsa_input_status(bppsa_resets_load(files->resets, "[T, B]", g->config.steps.seq_len, g->config.batch, &g->resets)));
     g->config.steps.resets = true;
   }
+  if (files->loss_weights != NULL) {
+    const bppsa_loss_weights_shape shape = {.samples = g->config.batch,
+                                            .steps = g->config.steps.seq_len,
+                                            .time_first = true,
+                                            .per_step = g->config.loss_all,
+                                            .lengths = g->lengths};
+    BPPSA_TRY(bppsa_input_status(bppsa_loss_weights_load(files->loss_weights, &shape, &g->loss_weights)));
+  }
   BPPSA_TRY(g->objective.kind == BPPSA_LOSS_NONE  ? load_grad_output(files->grad_output, g)
             : bppsa_objective_real(&g->objective) ? load_targets(files->labels, g)
                                                   : load_labels(files->labels, g));
@@ -172,7 +182,8 @@ static bppsa_status compute_loss(const bppsa_gradients *g, const bppsa_view *log
   const bppsa_loss_rows rows = {.labels = real ? NULL : g->labels.view.data,
                                 .targets = real ? &g->labels.view : NULL,
                                 .objective = g->objective,
-                                .lengths = g->lengths};
+                                .lengths = g->lengths,
+                                .weights = g->loss_weights};
   return bppsa_loss_of(g->device, logits, &rows, &g->seed.view, result);
 }
 

@@ -25,6 +25,7 @@ typedef struct {
   bppsa_buffer x, labels, h0;
   int64_t *lengths;       /* how many steps each sample has, [B], or NULL */
   uint8_t *resets;        /* where samples begin anew, [T,B], or NULL */
+  double *loss_weights;   /* of the rows' losses, [T,B] or [B] as the labels, or NULL */
   bppsa_buffer seed;      /* the gradient of the logits, in their shape */
   bppsa_buffer dx, dh0;   /* gradients of x and h0, on the host */
   bppsa_buffer halves[2]; /* an LSTM's gradients of h0 and c0 one by one, [L,B,H]; otherwise empty */
@@ -40,11 +41,12 @@ typedef struct {
 /* The paths of a batch's NPY files. */
 typedef struct {
   const char *input;
-  const char *labels;      /* labels or targets; NULL without a loss */
-  const char *grad_output; /* the gradient of the states, without a loss */
-  const char *h0, *c0;     /* NULL: zeros */
-  const char *lengths;     /* how many steps each sample has; NULL: all have T */
-  const char *resets;      /* where samples begin anew; NULL: nowhere */
+  const char *labels;       /* labels or targets; NULL without a loss */
+  const char *grad_output;  /* the gradient of the states, without a loss */
+  const char *h0, *c0;      /* NULL: zeros */
+  const char *lengths;      /* how many steps each sample has; NULL: all have T */
+  const char *resets;       /* where samples begin anew; NULL: nowhere */
+  const char *loss_weights; /* of the loss; NULL: all are 1 */
 } bppsa_gradients_files;
 
 /* Loads a batch and takes its sizes into the configuration; without a loss, the gradient's shape also says if it covers every

@@ -45,8 +45,10 @@ static bppsa_view part_view(const sampled *s, int64_t count, void *part) {
 /* What a rank computes with: the batch's arrays, and memory for the samples of a block. */
 typedef struct {
   bppsa_gradients *g;
-  sampled x, labels, h0, dx, dh0;
+  sampled x, labels, weights, h0, dx, dh0; /* weights: of the rows' losses, where there are any */
+  bppsa_view weights_view;
   void *x_part, *labels_part, *h0_part;
+  double *weights_part;
   void *seed, *x_gpu, *h0_gpu; /* on the model's device; the last two, copies of the parts, only on a GPU */
   int64_t first, count;        /* samples computed so far on this rank */
 } share;
@@ -62,10 +64,12 @@ static bppsa_status block_loss(const share *s, int64_t first, int64_t count, con
                                 .targets = targets ? &labels : NULL,
                                 .objective = g->objective,
                                 .lengths = lengths,
+                                .weights = s->weights_part,
                                 .mean_rows = s->labels.outer * s->labels.samples};
   *loss = (bppsa_loss_result){0};
   if (g->objective.kind == BPPSA_LOSS_NONE) {
     loss->rows = bppsa_view_count(&labels) / labels.shape[labels.ndim - 1];
+    loss->weight = (double)loss->rows;
     return bppsa_memory_put(g->model->device, seed->data, labels.data, (int64_t)bppsa_view_bytes(&labels));
   }
   return bppsa_view_count(logits) > 0 ? bppsa_loss_part(g->device, logits, &rows, seed, loss) : BPPSA_OK;
@@ -100,6 +104,9 @@ static bppsa_status compute_block(void *context, int64_t first, int64_t count, b
   bppsa_loss_result loss;
   copy_samples(&s->x, first, count, s->x_part, true);
   copy_samples(&s->labels, first, count, s->labels_part, true);
+  if (s->weights_part != NULL) {
+    copy_samples(&s->weights, first, count, s->weights_part, true);
+  }
   BPPSA_TRY(hand_over(s, &s->x, count, s->x_part, s->x_gpu, &x));
   if (state) {
     copy_samples(&s->h0, first, count, s->h0_part, true);
@@ -120,7 +127,7 @@ static bppsa_status compute_block(void *context, int64_t first, int64_t count, b
   BPPSA_TRY(state ? collect(s, &s->dh0, first, count, &dh0, s->h0_part) : BPPSA_OK);
   s->first = s->count == 0 ? first : s->first;
   s->count += count;
-  *sums = (bppsa_data_parallel_sums){loss.loss, (double)loss.correct, (double)loss.rows, 0};
+  *sums = (bppsa_data_parallel_sums){loss.loss, (double)loss.correct, (double)loss.rows, 0, loss.weight};
   return BPPSA_OK;
 }
 
@@ -186,8 +193,8 @@ static bppsa_status gather_inputs(bppsa_comm *comm, const share *s) {
 /* Along time a rank has the rows of its own steps; only the rank with the first step has the gradient of h0. */
 static void cut(share *s, const bppsa_rank_network *ranks) {
   const bppsa_data_parallel_config *p = &ranks->parallel;
-  sampled *const steps[] = {&s->x, &s->dx, &s->labels};
-  for (int i = 0; bppsa_rank_network_cut(ranks) && i < (s->g->config.loss_all ? 3 : 2); ++i) {
+  sampled *const steps[] = {&s->x, &s->dx, &s->labels, &s->weights};
+  for (int i = 0; bppsa_rank_network_cut(ranks) && i < (s->g->config.loss_all ? 4 : 2); ++i) {
     steps[i]->from = p->first_step;
     steps[i]->rows = p->steps;
   }
@@ -202,6 +209,12 @@ static bppsa_status allocate(share *s, int64_t block) {
   s->x = sampled_of(x, steps ? 1 : 0);
   s->dx = sampled_of(&g->dx.view, s->x.axis);
   s->labels = sampled_of(labels, g->config.loss_all ? 1 : 0);
+  if (g->loss_weights != NULL) {
+    s->weights_view = bppsa_view_make(g->loss_weights, BPPSA_F64, g->config.loss_all ? 2 : 1, labels->shape);
+    s->weights = sampled_of(&s->weights_view, g->config.loss_all ? 1 : 0);
+    s->weights_part = bppsa_calloc(s->weights.outer * block, sizeof *s->weights_part);
+    BPPSA_TRY(s->weights_part != NULL ? BPPSA_OK : BPPSA_ERR_MEMORY);
+  }
   if (state) {
     BPPSA_TRY(bppsa_buffer_create(NULL, h0->dtype, h0->ndim, h0->shape, &g->dh0));
     s->h0 = sampled_of(h0, 1);
@@ -222,11 +235,11 @@ static bppsa_status allocate(share *s, int64_t block) {
   return bppsa_memory_alloc(device, logits * (int64_t)bppsa_dtype_size(g->config.dtype), &s->seed);
 }
 
-/* Corrects the mean: the blocks were divided by the number of all rows, but rows whose label is ignored do not count. */
-static void leave_out_ignored(const share *s, const bppsa_data_parallel_sums *sums) {
+/* Corrects the mean: the blocks were divided by the number of all rows, whatever these weigh. */
+static void divide_by_weight(const share *s, const bppsa_data_parallel_sums *sums) {
   bppsa_gradients *g = s->g;
-  const double all = (double)(s->labels.outer * s->labels.samples), factor = all / sums->rows;
-  if (sums->rows == all || sums->rows == 0) {
+  const double all = (double)(s->labels.outer * s->labels.samples), factor = all / sums->weight;
+  if (sums->weight == all || sums->weight == 0) {
     return;
   }
   g->loss *= factor;
@@ -245,7 +258,7 @@ static bppsa_status compute(bppsa_comm *comm, bppsa_data_parallel *dp, share *s)
   s->g->loss = s->g->objective.kind == BPPSA_LOSS_NONE ? (double)NAN : sums.loss;
   BPPSA_TRY(gather_inputs(comm, s));
   BPPSA_TRY(bppsa_model_pull(s->g->model, true));
-  leave_out_ignored(s, &sums);
+  divide_by_weight(s, &sums);
   BPPSA_TRY(bppsa_gradients_list(s->g));
   return bppsa_comm_rank(comm) == 0 ? bppsa_gradients_check(s->g) : BPPSA_OK;
 }
@@ -266,6 +279,7 @@ bppsa_status bppsa_gradients_compute_on_ranks(const bppsa_rank_network *ranks, b
   bppsa_data_parallel_destroy(dp);
   bppsa_free(s.x_part);
   bppsa_free(s.labels_part);
+  bppsa_free(s.weights_part);
   bppsa_free(s.h0_part);
   bppsa_memory_free(g->model->device, s.x_gpu);
   bppsa_memory_free(g->model->device, s.h0_gpu);

@@ -83,7 +83,9 @@ static bppsa_status check(const bppsa_rank_schedule *s, const bppsa_network *net
                   "whose layers compute step by step", "sequential or auto"},
                  {config->steps.dropout > 0, "--dropout", "whose layers run without it", "0"},
                  {config->steps.lengths, "--lengths", "whose samples have one length", "none"},
-                 {config->steps.resets, "--resets", "whose samples do not begin anew", "none"}};
+                 {dataset->packing != NULL, "--pack", "whose samples do not begin anew", "none"},
+                 {config->steps.resets, "--resets", "whose samples do not begin anew", "none"},
+                 {dataset->loss_weights != NULL, "--loss-weights", "whose micro-batches count all rows", "none"}};
   for (size_t i = 0; i < sizeof refused / sizeof *refused; ++i) {
     char text[ASKED];
     if (refused[i].given) {

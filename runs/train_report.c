@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/decimal.h"
+#include "train/data/pack.h"
 #include "train/update.h"
 
 static int64_t parameter_total(const bppsa_model *model) {
@@ -171,9 +172,12 @@ void bppsa_train_header_text(const bppsa_train_run *run, const bppsa_train_start
   bppsa_text_add(text, "model      %s\n", bppsa_network_describe(&run->network, &c, network, sizeof network));
   bppsa_text_add(text, "weights    %" PRId64 " parameters, %s, init %s, seed %" PRIu64 "\n", parameter_total(run->model),
                  bppsa_dtype_name(c.dtype), run->init, run->train.seed);
-  bppsa_text_add(text, "data       %s: %" PRId64 " samples to train on, %" PRId64 " held out, order %s\n",
-                 run->dataset->ops->name, run->split.train, run->split.validation, order_name(run));
-  bppsa_text_add(text, "loss       %s\n", bppsa_objective_text(&run->dataset->objective, c.loss_all, loss, sizeof loss));
+  bppsa_text_add(text, "data       %s: %" PRId64 " %s to train on, %" PRId64 " held out, order %s%s\n", run->dataset->ops->name,
+                 run->split.train, run->dataset->packing != NULL ? "rows" : "samples", run->split.validation, order_name(run),
+                 run->dataset->streams ? ", batches continue the ones before" : "");
+  bppsa_packing_lines(run->dataset, &run->pack_times, "packing    ", text);
+  bppsa_text_add(text, "loss       %s\n",
+                 bppsa_objective_text(&run->dataset->objective, bppsa_pack_loss_all(run->dataset, &c), loss, sizeof loss));
   bppsa_text_add(text, "update     %s\n", bppsa_train_update_text(&run->train, update, sizeof update));
   add_plans(run, text);
   bppsa_text_add(text, "gradients  %s\n", bppsa_chosen_method_text(run->chosen, &method, words, sizeof words));
@@ -282,7 +286,14 @@ static json_t *config_json(const bppsa_train_run *run) {
   snprintf(identity, sizeof identity, "%016" PRIx64, run->dataset->identity);
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_network_json(&run->network, &c, object);
-  ok = ok && bppsa_objective_json(object, &run->dataset->objective, c.loss_all);
+  ok = ok && bppsa_objective_json(object, &run->dataset->objective, bppsa_pack_loss_all(run->dataset, &c));
+  if (run->dataset->packing != NULL) {
+    ok = ok && bppsa_json_put(object, "packing", bppsa_packing_json(run->dataset->packing));
+  }
+  if (run->pack_times.samples_s > 0) {
+    ok = ok && bppsa_json_put_real(object, "pack_rows_s", run->pack_times.rows_s);
+    ok = ok && bppsa_json_put_real(object, "pack_samples_s", run->pack_times.samples_s);
+  }
   ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(c.dtype));
   ok = ok && bppsa_json_put_text(object, "init", run->init);
   ok = ok && bppsa_json_put_text(object, "data", run->dataset->ops->name);
@@ -290,6 +301,9 @@ static json_t *config_json(const bppsa_train_run *run) {
   ok = ok && bppsa_json_put_integer(object, "samples", run->dataset->samples);
   ok = ok && bppsa_json_put_real(object, "validation", t->validation);
   ok = ok && bppsa_json_put_text(object, "order", order_name(run));
+  if (run->dataset->streams) {
+    ok = ok && bppsa_json_put(object, "stateful", json_true());
+  }
   ok = ok && bppsa_json_put(object, "epochs", t->epochs > 0 ? json_integer(t->epochs) : json_null());
   ok = ok && bppsa_json_put(object, "iterations", t->epochs > 0 ? json_null() : json_integer(t->iterations));
   ok = ok && bppsa_chosen_method_json(object, &method, run->chosen);

@@ -129,6 +129,8 @@ bppsa_status bppsa_train_run_create_model(bppsa_train_run *run) {
 
 /* ---- checkpoints ---- */
 
+#define ROWS "pack" /* the field of the steps of packed rows */
+
 /* If the gradients' method is left open, a resumed run takes the checkpoint's. */
 static void take_gradients(bppsa_train_run *run, const char *kept_text) {
   bppsa_gradient_method kept;
@@ -156,6 +158,14 @@ bppsa_status bppsa_train_run_resume_method(bppsa_train_run *run) {
     status = bppsa_backward_plan_read(values[2], &run->config.steps.speculation);
   }
   return status == BPPSA_OK ? status : bppsa_fail_prefix(status, "checkpoint in %s", run->train.checkpoint);
+}
+
+bppsa_status bppsa_train_run_kept_rows(const bppsa_train_run *run, char *kept) {
+  static const char *const keys[] = {ROWS};
+  char values[1][BPPSA_CHECKPOINT_VALUE] = {""};
+  BPPSA_TRY(run->train.resume ? bppsa_checkpoint_peek(run->train.checkpoint, 1, keys, values) : BPPSA_OK);
+  memcpy(kept, values[0], sizeof values[0]);
+  return BPPSA_OK;
 }
 
 /* Sets field `count` to a copy of the text, and returns the number of the next field. */
@@ -187,13 +197,17 @@ void bppsa_train_run_set_fields(bppsa_train_run *run) {
   const bppsa_network_config *c = &run->config;
   char text[BPPSA_TRAIN_FIELD];
   int64_t count = 0;
-  const char *loss = bppsa_objective_loss(&run->dataset->objective, c->loss_all);
+  const char *loss = bppsa_objective_loss(&run->dataset->objective, bppsa_pack_loss_all(run->dataset, c));
   bppsa_network_field fields[BPPSA_NETWORK_FIELDS];
   const int64_t of_network = run->network.kind->family->fields(&run->network, c, loss, fields);
   for (int64_t i = 0; i < of_network; ++i) {
     count = add_field(f, count, fields[i].key, fields[i].text);
   }
   count = add_field(f, count, "init", initial_text(run, text));
+  if (run->dataset->packing != NULL) {
+    snprintf(text, sizeof text, "%" PRId64, run->dataset->packing->steps);
+    count = add_field(f, count, ROWS, text);
+  }
   run->train.gradients = f->texts[count];
   const bppsa_gradient_method method = bppsa_rank_network_method(&run->network, c, &run->on, run->model);
   count = add_field(f, count, "gradients", bppsa_gradient_method_text(&method, text, sizeof text));
@@ -233,7 +247,8 @@ static bppsa_status save_weights(const char *path, const void *context) {
     metadata[known++] = (bppsa_metadata){"nonlinearity", bppsa_nonlinearity_name(run->config.steps.nonlinearity)};
   }
   if (kind->family->steps || bppsa_objective_real(&run->dataset->objective)) {
-    metadata[known++] = (bppsa_metadata){"loss", bppsa_objective_loss(&run->dataset->objective, run->config.loss_all)};
+    metadata[known++] =
+        (bppsa_metadata){"loss", bppsa_objective_loss(&run->dataset->objective, bppsa_pack_loss_all(run->dataset, &run->config))};
   }
   bppsa_named_view *tensors = bppsa_calloc(model->parameter_count, sizeof *tensors);
   if (tensors == NULL) {

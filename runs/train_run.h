@@ -5,6 +5,7 @@
 #include "core/compute/device_buffer.h"
 #include "distributed/pipeline/staleness.h"
 #include "networks/planner.h"
+#include "runs/pack_run.h"
 #include "runs/rank_layers.h"
 #include "runs/rank_network.h"
 #include "runs/rank_schedule.h"
@@ -12,7 +13,7 @@
 #include "train/checkpoint.h"
 #include "train/trainer.h"
 
-enum { BPPSA_TRAIN_FIELDS = BPPSA_NETWORK_FIELDS + 2, BPPSA_TRAIN_FIELD = 64 };
+enum { BPPSA_TRAIN_FIELDS = BPPSA_NETWORK_FIELDS + 4, BPPSA_TRAIN_FIELD = 64 };
 
 /* What a resumed run must have in common with the first one, beyond what the trainer itself compares. */
 typedef struct {
@@ -30,6 +31,7 @@ typedef struct {
   bppsa_safetensors *weights; /* where the weights come from, or NULL */
   bppsa_device *device;
   bppsa_dataset *dataset;
+  bppsa_pack_times pack_times; /* of --pack auto */
   bppsa_split split;
   bppsa_buffer order;    /* a given order of the samples */
   int64_t epoch_samples; /* samples that an epoch visits */
@@ -59,6 +61,9 @@ void bppsa_train_run_free(bppsa_train_run *run); /* a zeroed one is legal */
 /* Takes the methods of gradients and forward passes that a resumed run leaves open from its checkpoint, even where `auto` would
  * now choose others. ERR_ARGUMENT, ERR_FORMAT: from reading the checkpoint. */
 bppsa_status bppsa_train_run_resume_method(bppsa_train_run *run);
+/* Takes from the checkpoint of a run that is resumed the steps of the rows that its samples are packed into, "" where they are not.
+ * kept has BPPSA_CHECKPOINT_VALUE bytes. ERR_* of bppsa_checkpoint_peek. */
+bppsa_status bppsa_train_run_kept_rows(const bppsa_train_run *run, char *kept);
 /* Subtracts the memory of the samples' order from the limit, and lets the network count the optimiser's state, except on ranks
  * that hold parts of the layers, whose share is not known. ERR_ARGUMENT: the order alone exceeds the limit. */
 bppsa_status bppsa_train_run_reserve(bppsa_train_run *run);

@@ -26,7 +26,9 @@ static bppsa_status create_buffers(bppsa_batch *b, bool gradients) {
   b->indices = bppsa_calloc(b->capacity, sizeof *b->indices);
   b->lengths = dataset->lengths != NULL ? bppsa_calloc(b->capacity, sizeof *b->lengths) : NULL;
   b->resets = dataset->resets != NULL ? bppsa_calloc(b->capacity, (size_t)dataset->seq_len) : NULL;
-  if ((dataset->lengths != NULL && b->lengths == NULL) || (dataset->resets != NULL && b->resets == NULL)) {
+  b->weights = dataset->loss_weights != NULL ? bppsa_calloc(labels, sizeof *b->weights) : NULL;
+  if ((dataset->lengths != NULL && b->lengths == NULL) || (dataset->resets != NULL && b->resets == NULL) ||
+      (dataset->loss_weights != NULL && b->weights == NULL)) {
     return BPPSA_ERR_MEMORY;
   }
   if (bppsa_objective_real(&dataset->objective)) {
@@ -51,6 +53,24 @@ static bppsa_status check_classes(const bppsa_model *model, const bppsa_dataset 
   return BPPSA_OK;
 }
 
+/* Makes the memory for the states that passes of streams begin and end with. */
+static bppsa_status create_states(bppsa_batch *b) {
+  int64_t size[2];
+  if (!b->dataset->streams) {
+    return BPPSA_OK;
+  }
+  if (b->model->ops->last_states == NULL) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "model: %s has no states, expected a recurrent network for streams",
+                      b->model->ops->name);
+  }
+  BPPSA_TRY(b->model->ops->last_states(b->model, size, 0, NULL));
+  const int64_t shape[3] = {size[0], b->capacity, size[1]};
+  BPPSA_TRY(bppsa_buffer_create(NULL, b->model->dtype, 3, shape, &b->states));
+  BPPSA_TRY(bppsa_buffer_create(NULL, b->model->dtype, 3, shape, &b->begun));
+  bppsa_batch_restart(b);
+  return BPPSA_OK;
+}
+
 bppsa_status bppsa_batch_create(bppsa_model *model, const bppsa_dataset *dataset, const bppsa_device *device, int64_t capacity,
                                 bool gradients, bppsa_batch *batch) {
   if (model->dtype != BPPSA_F32 && model->dtype != BPPSA_F64) {
@@ -64,7 +84,8 @@ bppsa_status bppsa_batch_create(bppsa_model *model, const bppsa_dataset *dataset
                       device == NULL ? "cpu" : bppsa_device_get_name(device));
   }
   bppsa_batch made = {.model = model, .dataset = dataset, .device = device, .capacity = capacity, .steps = dataset->seq_len};
-  const bppsa_status status = create_buffers(&made, gradients);
+  bppsa_status status = create_buffers(&made, gradients);
+  status = status == BPPSA_OK ? create_states(&made) : status;
   if (status != BPPSA_OK) {
     bppsa_batch_free(&made);
     return status;
@@ -80,6 +101,8 @@ void bppsa_batch_free(bppsa_batch *batch) {
   bppsa_buffer_free(&batch->x);
   bppsa_buffer_free(&batch->seed);
   bppsa_buffer_free(&batch->own_targets);
+  bppsa_buffer_free(&batch->states);
+  bppsa_buffer_free(&batch->begun);
   if (batch->gpu.device != NULL) {
     bppsa_batch_gpu_free(batch);
   } else {
@@ -87,6 +110,7 @@ void bppsa_batch_free(bppsa_batch *batch) {
     bppsa_free(batch->indices);
     bppsa_free(batch->lengths);
     bppsa_free(batch->resets);
+    bppsa_free(batch->weights);
   }
   *batch = (bppsa_batch){0};
 }
@@ -130,12 +154,16 @@ bppsa_view bppsa_batch_targets(const bppsa_batch *batch) {
 /* Takes what the data set says of the present samples. */
 static void take_spans(bppsa_batch *batch) {
   const bppsa_dataset *dataset = batch->dataset;
+  const int64_t rows = dataset->labels_per_step ? dataset->seq_len : 1; /* of a sample */
   for (int64_t i = 0; i < batch->count; ++i) {
     if (batch->lengths != NULL) {
       batch->lengths[i] = dataset->lengths[batch->indices[i]];
     }
     for (int64_t t = 0; batch->resets != NULL && t < dataset->seq_len; ++t) {
       batch->resets[t * batch->count + i] = dataset->resets[batch->indices[i] * dataset->seq_len + t];
+    }
+    for (int64_t t = 0; batch->weights != NULL && t < rows; ++t) {
+      batch->weights[t * batch->count + i] = dataset->loss_weights[batch->indices[i] * rows + t];
     }
   }
 }
@@ -189,15 +217,40 @@ void bppsa_batch_tell(const bppsa_batch *batch) {
   bppsa_model_drop(batch->model, batch->step, batch->training ? batch->indices : NULL);
 }
 
+void bppsa_batch_restart(bppsa_batch *batch) {
+  if (batch->states.view.data != NULL) {
+    memset(batch->states.view.data, 0, bppsa_view_bytes(&batch->states.view));
+  }
+}
+
+/* Takes the states that the pass begins with; returns NULL where it begins with 0. */
+static const bppsa_view *begin_states(bppsa_batch *batch, bppsa_view *h0) {
+  const bppsa_view *all = &batch->states.view;
+  if (all->data == NULL) {
+    return NULL;
+  }
+  const int64_t shape[3] = {all->shape[0], batch->count, all->shape[2]};
+  const size_t row = (size_t)shape[2] * bppsa_dtype_size(all->dtype);
+  for (int64_t l = 0; l < shape[0]; ++l) {
+    memcpy((char *)batch->begun.view.data + (size_t)(l * batch->count) * row,
+           (const char *)all->data + (size_t)(l * batch->capacity) * row, (size_t)batch->count * row);
+  }
+  *h0 = bppsa_view_make(batch->begun.view.data, all->dtype, 3, shape);
+  return h0;
+}
+
 bppsa_status bppsa_batch_forward(bppsa_batch *batch) {
-  int64_t shape[3];
+  int64_t shape[3], size[2];
   const int32_t ndim = logits_shape(batch, shape);
   const int64_t steps[2] = {batch->dataset->seq_len, batch->count};
   const bppsa_view x = own_x(batch), resets = bppsa_view_make(batch->resets, BPPSA_U8, 2, steps);
   const bppsa_spans spans = {.lengths = batch->lengths, .resets = batch->resets != NULL ? &resets : NULL};
+  bppsa_view begun;
+  const bppsa_view *h0 = begin_states(batch, &begun);
   batch->lent = true;
   bppsa_batch_tell(batch);
-  BPPSA_TRY(bppsa_model_forward(batch->model, &x, NULL, &spans, &batch->logits));
+  BPPSA_TRY(bppsa_model_forward(batch->model, &x, h0, &spans, &batch->logits));
+  BPPSA_TRY(h0 != NULL ? batch->model->ops->last_states(batch->model, size, batch->capacity, batch->states.view.data) : BPPSA_OK);
   const bppsa_view expected = bppsa_view_make(batch->logits.data, batch->model->dtype, ndim, shape);
   if (!bppsa_view_same_shape(&batch->logits, &expected)) {
     char found_text[BPPSA_SHAPE_TEXT], expected_text[BPPSA_SHAPE_TEXT];
@@ -218,7 +271,8 @@ static bppsa_loss_rows compared_rows(const bppsa_batch *batch, int64_t before, c
   return (bppsa_loss_rows){.labels = real ? NULL : batch->labels + before,
                            .targets = real ? targets : NULL,
                            .objective = dataset->objective,
-                           .lengths = batch->lengths};
+                           .lengths = batch->lengths,
+                           .weights = batch->weights != NULL ? batch->weights + before : NULL};
 }
 
 bppsa_status bppsa_batch_loss(bppsa_batch *batch, bppsa_loss_result *result) {

@@ -25,6 +25,7 @@ typedef struct {
   int64_t *device_labels;
   void *device_targets;    /* if the data set has real targets instead of labels */
   int64_t *device_lengths; /* if each step has labels or targets, and samples have lengths; otherwise NULL */
+  double *device_weights;  /* if rows have weights; otherwise NULL */
   bppsa_view x_staging;    /* the samples within staging if the host makes them; else empty */
   void *loss_scratch;
 } bppsa_batch_gpu;
@@ -44,7 +45,11 @@ typedef struct {
   /* Of the samples in the present batch, size capacity, in host memory that a GPU reads when the batch's work runs; NULL: all
    * have T steps. */
   int64_t *lengths;
-  uint8_t *resets;  /* [T, capacity], of the present batch [T][count], in host memory; NULL: no sample begins anew */
+  uint8_t *resets; /* [T, capacity], of the present batch [T][count], in host memory; NULL: no sample begins anew */
+  double *weights; /* [T or 1, capacity], of the rows' losses, as the labels; NULL: all are 1 */
+  /* Of streams, otherwise empty: the states in which the latest pass has ended, [L, capacity, S], and those in which it has begun,
+   * [L, count, S] of the same capacity, which the model reads again */
+  bppsa_buffer states, begun;
   bool lent;        /* a pass has handed these buffers to the model, which may read them again */
   bool training;    /* the passes belong to a step of training; a model with dropout is told so */
   int64_t step;     /* of training, from 0 */
@@ -81,7 +86,9 @@ bppsa_status bppsa_batch_put_targets(bppsa_batch *batch, int64_t count, const in
 /* Tells the model which samples the next passes have, and which step of training it is. bppsa_batch_forward does so itself; call
  * this before recorded passes are replayed. */
 void bppsa_batch_tell(const bppsa_batch *batch);
-/* Runs the model's forward pass from a zero state and checks the logits' shape. */
+/* Makes the next pass of a batch of streams begin with states of 0. */
+void bppsa_batch_restart(bppsa_batch *batch);
+/* Runs the model's forward pass and checks the logits' shape. It begins with states of 0, or of streams with the last ones. */
 bppsa_status bppsa_batch_forward(bppsa_batch *batch);
 /* Computes the loss of the present logits, and its gradient if the batch was made with gradients. queue_loss only queues it on a
  * GPU and leaves the result in gpu.device_result; loss waits for it. */

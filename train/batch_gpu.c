@@ -49,6 +49,9 @@ static void place_memory(bppsa_batch *b, int64_t labels, layout *l) {
   if (has_row_lengths(b)) {
     b->gpu.device_lengths = place(l, b->capacity, sizeof(int64_t));
   }
+  if (b->dataset->loss_weights != NULL) {
+    b->gpu.device_weights = place(l, labels, sizeof(double));
+  }
   b->gpu.loss_scratch = place(l, bppsa_loss_scratch(labels), 1);
 }
 
@@ -57,6 +60,9 @@ static void place_staging(bppsa_batch *b, int64_t labels, layout *l) {
   b->gpu.input = place(l, input_bytes(b->capacity), 1);
   if (b->dataset->lengths != NULL) {
     b->lengths = place(l, b->capacity, sizeof *b->lengths);
+  }
+  if (b->dataset->loss_weights != NULL) {
+    b->weights = place(l, labels, sizeof *b->weights);
   }
   if (b->dataset->ops->queue == NULL) {
     if (bppsa_objective_real(&b->dataset->objective)) {
@@ -120,6 +126,9 @@ bppsa_status bppsa_batch_queue_fill(bppsa_batch *b) {
   if (g->device_lengths != NULL) {
     BPPSA_TRY(bppsa_memory_queue_put(g->device, g->device_lengths, b->lengths, b->count * (int64_t)sizeof *b->lengths));
   }
+  if (g->device_weights != NULL) {
+    BPPSA_TRY(bppsa_memory_queue_put(g->device, g->device_weights, b->weights, bppsa_batch_rows(b) * (int64_t)sizeof(double)));
+  }
   if (b->dataset->ops->queue != NULL) {
     return BPPSA_OK;
   }
@@ -152,7 +161,8 @@ static bppsa_status queue_loss(bppsa_batch *b, int64_t mean_rows) {
                               .objective = b->dataset->objective,
                               .targets = b->gpu.device_targets == NULL ? NULL : (const char *)b->gpu.device_targets + skipped,
                               .mean_rows = mean_rows,
-                              .lengths = b->gpu.device_lengths};
+                              .lengths = b->gpu.device_lengths,
+                              .weights = b->gpu.device_weights == NULL ? NULL : b->gpu.device_weights + before};
   return bppsa_loss_queue(b->gpu.device, &job, b->gpu.loss_scratch, b->gpu.device_result);
 }
 
@@ -165,6 +175,6 @@ bppsa_status bppsa_batch_gpu_loss(bppsa_batch *b, int64_t mean_rows, bppsa_loss_
   BPPSA_TRY(queue_loss(b, mean_rows));
   BPPSA_TRY(bppsa_memory_queue_get(g->device, g->result, g->device_result, sizeof *g->result));
   BPPSA_TRY(bppsa_device_wait(g->device));
-  *result = (bppsa_loss_result){g->result->loss, g->result->correct, g->result->rows};
+  *result = bppsa_loss_part_found(g->result);
   return BPPSA_OK;
 }

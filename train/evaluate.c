@@ -7,7 +7,7 @@
 #include "train/evaluate_internal.h"
 
 bppsa_evaluation bppsa_batch_evaluation(const bppsa_batch_sums *sums, int64_t samples) {
-  bppsa_evaluation made = {.loss = sums->rows > 0 ? sums->loss / (double)sums->rows : 0.0,
+  bppsa_evaluation made = {.loss = sums->rows > 0 ? sums->loss / sums->weight : 0.0,
                            .accuracy = bppsa_accuracy(sums->correct, sums->rows),
                            .samples = samples};
   memcpy(made.account, sums->account, sizeof made.account);
@@ -18,7 +18,7 @@ bppsa_evaluation bppsa_batch_evaluation(const bppsa_batch_sums *sums, int64_t sa
 static bppsa_status own_loss(bppsa_batch *batch, bppsa_loss_result *result) {
   const double all = (double)bppsa_batch_rows(batch);
   BPPSA_TRY(bppsa_batch_loss_part(batch, batch->count, result));
-  result->loss *= result->rows > 0 ? all / (double)result->rows : 0;
+  result->loss *= result->rows > 0 ? all / result->weight : 0;
   return BPPSA_OK;
 }
 
@@ -43,7 +43,8 @@ static bppsa_status evaluate_sums(bppsa_batch *batch, int64_t first, int64_t cou
                         (long long)(first + done + size - 1), line.text);
     }
     BPPSA_TRY(sink == NULL ? BPPSA_OK : sink->each(sink->context, &batch->logits));
-    all.loss += part.loss * (double)part.rows;
+    all.loss += part.loss * part.weight;
+    all.weight += part.weight;
     all.correct += part.correct;
     all.rows += part.rows;
   }
@@ -55,7 +56,9 @@ bppsa_status bppsa_batch_evaluate_sums(bppsa_batch *batch, int64_t first, int64_
                                        bppsa_batch_sums *sums) {
   const bool training = batch->training;
   batch->training = false;
+  bppsa_batch_restart(batch);
   const bppsa_status status = evaluate_sums(batch, first, count, sink, sums);
+  bppsa_batch_restart(batch);
   batch->training = training;
   return status;
 }

@@ -17,9 +17,10 @@ typedef struct {
   double account[BPPSA_ACCOUNT_NUMBERS]; /* the model's account of its forward passes */
 } bppsa_evaluation;
 
-/* Evaluates samples first .. first + count - 1 in their order, `batch` at a time. Afterwards the model has forgotten its passes
- * (bppsa_model_forget), whose memory was the evaluation's. ERR_ARGUMENT: the range is empty or outside the data set, labels beyond
- * the model's classes. ERR_NUMERIC names the first value that is not finite. */
+/* Evaluates samples first .. first + count - 1 in their order, `batch` at a time; of streams each batch begins with the states in
+ * which the one before has ended. Afterwards the model has forgotten its passes (bppsa_model_forget), whose memory was the
+ * evaluation's. ERR_ARGUMENT: the range is empty or outside the data set, labels beyond the model's classes. ERR_NUMERIC names the
+ * first value that is not finite. */
 bppsa_status bppsa_evaluate(bppsa_model *model, const bppsa_dataset *dataset, const bppsa_device *device, int64_t first,
                             int64_t count, int64_t batch, bppsa_evaluation *result);
 

@@ -7,7 +7,8 @@
 
 /* Sums over the samples of an evaluation. */
 typedef struct {
-  double loss; /* Σ of the rows' losses */
+  double loss; /* Σ of the rows' losses, each times its weight */
+  double weight;
   int64_t correct, rows;
   double account[BPPSA_ACCOUNT_NUMBERS]; /* of forward passes */
 } bppsa_batch_sums;

@@ -13,6 +13,7 @@ typedef struct {
   double loss; /* mean over the counted rows */
   int64_t correct;
   int64_t rows;      /* counted rows */
+  double weight;     /* Σ of their weights; without weights their number */
   double norm;       /* of all gradients, before clipping */
   int64_t nonfinite; /* 1: a parameter was not finite after the update */
 } bppsa_gpu_result;

@@ -14,7 +14,7 @@
 static bool is_left_out(const bppsa_loss_job *job, int64_t row) {
   const int64_t batch = job->logits->shape[job->logits->ndim - 2];
   return (job->objective.ignores && job->labels[row] == job->objective.ignored) ||
-         (job->lengths != NULL && row / batch >= job->lengths[row % batch]);
+         (job->lengths != NULL && row / batch >= job->lengths[row % batch]) || (job->weights != NULL && job->weights[row] == 0);
 }
 
 #define EACH_REAL "train/loss.inc"
@@ -109,7 +109,7 @@ static bppsa_status check_targets(const bppsa_view *targets, const bppsa_loss_jo
 /* Computes the losses of blocks of rows. */
 typedef struct {
   const bppsa_loss_job *job;
-  double scale; /* 1 / the number of terms in the mean */
+  double terms; /* of the mean */
   int64_t size; /* rows in a block */
   double *losses;
   int64_t *corrects;
@@ -122,9 +122,24 @@ static void sum_blocks(const void *context, int32_t worker, int64_t first, int64
   for (int64_t k = first; k < end; ++k) {
     const int64_t row = k * b->size, last = bppsa_min(row + b->size, b->job->rows);
     int64_t correct = 0;
-    b->losses[k] = (narrow ? block_loss_f32 : block_loss_f64)(b->job, b->scale, row, last, &correct);
+    b->losses[k] = (narrow ? block_loss_f32 : block_loss_f64)(b->job, b->terms, row, last, &correct);
     b->corrects[k] = correct;
   }
+}
+
+/* *sum: the weights of the rows that are not left out; without weights the number of these rows, `counted`. */
+static bppsa_status sum_weights(const bppsa_loss_job *job, int64_t counted, double *sum) {
+  double total = job->weights != NULL ? 0 : (double)counted;
+  for (int64_t r = 0; job->weights != NULL && r < job->rows; ++r) {
+    const double weight = job->weights[r];
+    if (!(weight >= 0 && isfinite(weight))) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "weight %g of row %lld of the batch, expected a finite number of 0 or more", weight,
+                        (long long)r);
+    }
+    total += is_left_out(job, r) ? 0 : weight;
+  }
+  *sum = total;
+  return BPPSA_OK;
 }
 
 /* The loss on a CPU; `counted` rows of the job are not left out. */
@@ -132,42 +147,50 @@ static bppsa_status on_cpu(const bppsa_device *device, const bppsa_loss_job *job
   enum { LOGIT_FLOPS = 80 }; /* an exponential takes as long as this many FLOP of a kernel */
   const bppsa_view *logits = job->logits;
   const int64_t size = bppsa_block_terms(job->rows, ROWS_PER_BLOCK), blocks = (job->rows - 1) / size + 1;
-  const int64_t mean_rows = job->mean_rows > 0 ? job->mean_rows : counted;
-  const int64_t terms = mean_rows * (job->labels == NULL ? logits->shape[logits->ndim - 1] : 1);
+  double weight = 0;
+  BPPSA_TRY(sum_weights(job, counted, &weight));
+  const double mean = job->mean_rows > 0 ? (double)job->mean_rows : weight;
+  const double terms = mean * (double)(job->labels == NULL ? logits->shape[logits->ndim - 1] : 1);
   double losses[BPPSA_BLOCKS];
   int64_t corrects[BPPSA_BLOCKS];
-  const block_losses all = {job, 1.0 / (double)terms, size, losses, corrects};
+  const block_losses all = {job, terms, size, losses, corrects};
   bppsa_parallel_for(bppsa_threads(device), blocks, bppsa_loop_work(LOGIT_FLOPS * (double)bppsa_view_count(logits), 0),
                      sum_blocks, &all);
-  bppsa_loss_result total = {.rows = counted};
+  bppsa_loss_result total = {.rows = counted, .weight = weight};
   for (int64_t k = 0; k < blocks; ++k) {
     total.loss += losses[k];
     total.correct += corrects[k];
   }
-  total.loss = counted > 0 ? total.loss / (double)terms : 0.0;
+  total.loss = counted > 0 ? total.loss / terms : 0.0;
   total.correct = job->labels == NULL ? -counted : total.correct;
   *result = total;
   return BPPSA_OK;
 }
 
-/* The loss on a GPU. Allocates memory for the labels or targets and for what the kernels need, and frees it. */
+/* The loss on a GPU, which counts the rows itself. Allocates memory for what the kernels read and need, and frees it. */
 static bppsa_status on_gpu(const bppsa_device *device, const bppsa_loss_job *job, int64_t counted, bppsa_loss_result *result) {
-  (void)counted; /* the GPU counts the rows itself */
   const void *compared = job->labels != NULL ? (const void *)job->labels : job->targets;
   const int64_t bytes = job->labels != NULL ? job->rows * (int64_t)sizeof *job->labels : (int64_t)bppsa_view_bytes(job->logits);
   const int64_t batch = job->logits->shape[job->logits->ndim - 2];
-  const int64_t lengths = padded(LINE + bytes), scratch = padded(lengths + batch * (int64_t)sizeof *job->lengths);
+  const int64_t lengths = padded(LINE + bytes), weights = padded(lengths + batch * (int64_t)sizeof *job->lengths);
+  const int64_t scratch = weights + (job->weights != NULL ? padded(job->rows * (int64_t)sizeof *job->weights) : 0);
+  double sum;
   bppsa_gpu_result found = {0};
   bppsa_loss_job on_device = *job;
   void *memory;
+  BPPSA_TRY(sum_weights(job, counted, &sum)); /* only checks the weights */
   BPPSA_TRY(bppsa_memory_alloc(device, scratch + bppsa_loss_scratch(job->rows), &memory));
   char *at = memory;
   on_device.labels = job->labels != NULL ? (const int64_t *)(at + LINE) : NULL;
   on_device.targets = at + LINE;
   on_device.lengths = job->lengths != NULL ? (const int64_t *)(void *)(at + lengths) : NULL;
+  on_device.weights = job->weights != NULL ? (const double *)(void *)(at + weights) : NULL;
   bppsa_status status = bppsa_memory_put(device, at + LINE, compared, bytes);
   if (status == BPPSA_OK && job->lengths != NULL) {
     status = bppsa_memory_put(device, at + lengths, job->lengths, batch * (int64_t)sizeof *job->lengths);
+  }
+  if (status == BPPSA_OK && job->weights != NULL) {
+    status = bppsa_memory_put(device, at + weights, job->weights, job->rows * (int64_t)sizeof *job->weights);
   }
   if (status == BPPSA_OK) {
     status = bppsa_loss_queue(device, &on_device, at + scratch, memory);
@@ -177,7 +200,7 @@ static bppsa_status on_gpu(const bppsa_device *device, const bppsa_loss_job *job
   }
   bppsa_memory_free(device, memory);
   BPPSA_TRY(status);
-  *result = (bppsa_loss_result){.loss = found.loss, .correct = found.correct, .rows = found.rows};
+  *result = bppsa_loss_part_found(&found);
   return BPPSA_OK;
 }
 
@@ -190,6 +213,7 @@ static bppsa_status of_rows(const bppsa_device *device, const bppsa_view *output
                         .labels = rows->labels,
                         .objective = rows->objective,
                         .lengths = outputs->ndim == 3 ? rows->lengths : NULL,
+                        .weights = rows->weights,
                         .mean_rows = mean_rows};
   int64_t counted = 0;
   BPPSA_TRY(check_views(device, outputs, seed));
@@ -239,7 +263,7 @@ int64_t bppsa_loss_found_bytes(void) {
 
 bppsa_loss_result bppsa_loss_part_found(const void *found) {
   const bppsa_gpu_result *result = found;
-  return (bppsa_loss_result){.loss = result->loss, .correct = result->correct, .rows = result->rows};
+  return (bppsa_loss_result){.loss = result->loss, .correct = result->correct, .rows = result->rows, .weight = result->weight};
 }
 
 bppsa_status bppsa_loss_check_labels(const bppsa_view *logits, const int64_t *labels) {

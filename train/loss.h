@@ -4,6 +4,10 @@
  *     mean squared error     1/(n C) Σ_r Σ_c (output_rc - target_rc)²    over all outputs of n rows
  *     binary cross-entropy   -1/(n C) Σ_r Σ_c (y log σ(x) + (1 - y) log σ(-x))    x = logit_rc, y = target_rc in [0, 1]
  *
+ * Rows may have weights w_r >= 0. The loss is then the weighted mean: Σ_r w_r l_r / Σ_r w_r over the counted rows, where l_r is a
+ * row's own loss (of real targets the mean over its C outputs), as PyTorch's mean over weights is. A row of weight 0 is left out:
+ * its outputs, NaN too, count for nothing. Weights of 1 give the bits of a loss without weights.
+ *
  * They agree with torch.nn.CrossEntropyLoss(ignore_index), MSELoss and BCEWithLogitsLoss except where every label is ignored:
  * PyTorch's loss is then NaN, this one is 0 with gradient 0, so that a batch of padding changes nothing and does not end a run.
  */
@@ -23,7 +27,8 @@ typedef struct {
   /* Rows whose largest logit (the first of equals) is the label's; a row with a NaN is not counted. Negative: there are no
    * labels. */
   int64_t correct;
-  int64_t rows; /* counted rows: b, or T*b, without ignored ones */
+  int64_t rows;  /* counted rows: b, or T*b, without ignored ones */
+  double weight; /* Σ of the counted rows' weights, by which the loss is divided; without weights their number */
 } bppsa_loss_result;
 
 /* correct / rows; 0 if no row counts, NaN if there are no labels. */
@@ -51,11 +56,13 @@ typedef struct {
    * sample has T steps */
   const int64_t *lengths;
   int64_t mean_rows; /* the mean is over so many rows, >= 1 */
+  /* one for each row, finite and >= 0, in host memory: rows of weight 0 are left out, but count among mean_rows; NULL: all are 1 */
+  const double *weights;
 } bppsa_loss_rows;
 
 /* The loss of a whole batch: the mean is over the counted rows, and mean_rows is not read. Ignored rows are left out of mean and
  * accuracy, and their seed is 0. The label `ignored` may be any number. Of targets result->correct is negative. Errors as above;
- * ERR_ARGUMENT: also a target outside [0, 1], by position and value. */
+ * ERR_ARGUMENT: also a target outside [0, 1] or a weight that is negative or not finite, by position and value. */
 bppsa_status bppsa_loss_of(const bppsa_device *device, const bppsa_view *outputs, const bppsa_loss_rows *rows,
                            const bppsa_view *seed, bppsa_loss_result *result);
 

@@ -26,9 +26,10 @@ static void launch(cudaStream_t stream, const bppsa_loss_job *job, loss_sum *sum
   terms.objective = job->objective;
   terms.mean_rows = job->mean_rows;
   terms.lengths = job->lengths;
+  terms.weights = job->weights;
   terms.batch = job->logits->shape[job->logits->ndim - 2];
-  if (job->objective.ignores || job->lengths != NULL) {
-    BPPSA_LAUNCH(bppsa_loss_count, 1, LOSS_THREADS, LOSS_THREADS * sizeof(int64_t), stream, terms, job->labels, result);
+  if (job->objective.ignores || job->lengths != NULL || job->weights != NULL) {
+    BPPSA_LAUNCH(bppsa_loss_count, 1, LOSS_THREADS, LOSS_THREADS * sizeof(loss_count), stream, terms, job->labels, result);
   }
   if (job->labels == NULL) {
     BPPSA_LAUNCH(bppsa_loss_squares<real>, blocks, LOSS_THREADS, shared, stream, terms, logits, (const real *)job->targets, seed,

@@ -20,7 +20,8 @@ typedef struct {
   const void *targets;   /* [rows][C] of the logits' dtype */
   bppsa_objective objective;
   const int64_t *lengths; /* the steps of each sample, whose rows of later steps are left out; NULL: every sample has all steps */
-  int64_t mean_rows;      /* the mean is over so many rows; 0: over the counted ones */
+  int64_t mean_rows;      /* the mean is over so many rows; 0: over the counted ones, by their weights */
+  const double *weights;  /* size rows; NULL: all are 1 */
 } bppsa_loss_job;
 
 /* Bytes of GPU memory for the sums of the blocks of rows. */

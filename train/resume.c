@@ -14,6 +14,7 @@ enum { STORED = 6, STEPS_BETWEEN = 100 /* two checkpoints of a run by iterations
 
 #define OPTIMIZER_PREFIX "optimizer."
 #define REDUCTION "reduction"
+#define STATES "train.states"
 #define ONE_RANK "one rank without --ranks"
 
 /* ---- the description of a run ---- */
@@ -34,6 +35,9 @@ static void describe_passes(bppsa_training *run, int64_t *count) {
   }
   if (run->model->device != NULL) {
     run->fields[(*count)++] = (bppsa_metadata){"device", "cuda"};
+  }
+  if (run->dataset->streams) {
+    run->fields[(*count)++] = (bppsa_metadata){"streams", "true"};
   }
   for (int k = 0; k < BPPSA_PASS_KINDS; ++k) {
     if (run->accounts[k] != NULL) {
@@ -87,7 +91,7 @@ static bppsa_status describe(bppsa_training *run, int64_t *count) {
       {"warmup", NULL, false, 0, (uint64_t)run->rate.warmup},
   };
   const int64_t n = (int64_t)(sizeof own / sizeof own[0]);
-  run->fields = bppsa_calloc(config->field_count + n + 2 + BPPSA_PASS_KINDS, sizeof *run->fields);
+  run->fields = bppsa_calloc(config->field_count + n + 3 + BPPSA_PASS_KINDS, sizeof *run->fields);
   run->texts = bppsa_calloc(n, sizeof *run->texts);
   if (run->fields == NULL || run->texts == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -130,7 +134,7 @@ static bppsa_status list_tensors(bppsa_training *run, int64_t *count) {
   for (int64_t i = 0; i < state->count; ++i) {
     bytes += strlen(state->tensors[i].name) + sizeof OPTIMIZER_PREFIX;
   }
-  run->tensors = bppsa_calloc(run->model->parameter_count + state->count + STORED + BPPSA_PASS_KINDS, sizeof *run->tensors);
+  run->tensors = bppsa_calloc(run->model->parameter_count + state->count + STORED + 2 + BPPSA_PASS_KINDS, sizeof *run->tensors);
   run->names = bppsa_alloc(bytes);
   if (run->tensors == NULL || run->names == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -139,6 +143,13 @@ static bppsa_status list_tensors(bppsa_training *run, int64_t *count) {
   char *name = run->names;
   for (int64_t i = 0; i < STORED; ++i) { /* eight bytes for each element, so that tensors in the file stay aligned */
     *at++ = (bppsa_named_view){arrays[i].name, bppsa_view_make(arrays[i].data, arrays[i].dtype, 1, &arrays[i].size)};
+  }
+  if (run->dataset->loss_weights != NULL) {
+    const int64_t one = 1;
+    *at++ = (bppsa_named_view){"train.epoch_weight", bppsa_view_make(&s->weight, BPPSA_F64, 1, &one)};
+  }
+  if (run->dataset->streams) {
+    *at++ = (bppsa_named_view){STATES, run->batch.states.view};
   }
   for (int k = 0; k < BPPSA_PASS_KINDS; ++k) {
     const int64_t numbers = run->accounts[k] != NULL ? run->accounts[k]->count : 0;
@@ -221,7 +232,8 @@ static void pack(bppsa_training *run) {
       .cursor = {run->result.steps, run->cursor.epoch, run->cursor.position, bppsa_optimizer_get_state(run->optimizer)->step},
       .counts = {e->correct, e->rows, e->steps, e->samples, e->redone},
       .sums = {e->loss, e->grad_norm, e->forward_s, e->backward_s, e->update_s, e->seconds},
-      .log = {log.bytes, log.crc32}};
+      .log = {log.bytes, log.crc32},
+      .weight = e->weight};
   pack_record(&run->result.last, s->last_step);
   pack_record(&run->last_epoch, s->last_epoch);
   for (int k = 0; k < BPPSA_PASS_KINDS; ++k) {
@@ -244,6 +256,7 @@ static void unpack(bppsa_training *run) {
   run->epoch = (bppsa_epoch_sums){.loss = s->sums[0],
                                   .correct = s->counts[0],
                                   .rows = s->counts[1],
+                                  .weight = run->dataset->loss_weights != NULL ? s->weight : (double)s->counts[1],
                                   .grad_norm = s->sums[1],
                                   .steps = s->counts[2],
                                   .samples = s->counts[3],
@@ -361,6 +374,18 @@ static bppsa_status check_squares(const bppsa_training *run) {
   return BPPSA_OK;
 }
 
+/* Checks the states with which the next batch of streams begins. */
+static bppsa_status check_states(const bppsa_training *run) {
+  const bppsa_view *states = &run->batch.states.view;
+  for (int64_t i = 0; run->dataset->streams && i < bppsa_view_count(states); ++i) {
+    if (!isfinite(bppsa_view_get(states, i))) {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "checkpoint in %s: " STATES ": element %lld is %g, expected a finite number",
+                        run->config->checkpoint, (long long)i, bppsa_view_get(states, i));
+    }
+  }
+  return BPPSA_OK;
+}
+
 static bppsa_status check_account(const bppsa_training *run, int kind) {
   const bppsa_model_account *account = run->accounts[kind];
   for (int i = 0; account != NULL && i < account->count; ++i) {
@@ -393,12 +418,17 @@ static bppsa_status check_stored(const bppsa_training *run) {
                         run->config->checkpoint, names[i], sum, i > 0 ? ", 0 or more" : "");
     }
   }
+  if (run->dataset->loss_weights != NULL && !(run->stored.weight >= 0 && isfinite(run->stored.weight))) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "checkpoint in %s: train.epoch_weight %g, expected a finite sum, 0 or more",
+                      run->config->checkpoint, run->stored.weight);
+  }
   BPPSA_TRY(check_record(run, "train.last_step", run->stored.last_step));
   BPPSA_TRY(check_record(run, "train.last_epoch", run->stored.last_epoch));
   for (int k = 0; k < BPPSA_PASS_KINDS; ++k) {
     BPPSA_TRY(check_account(run, k));
   }
   BPPSA_TRY(check_squares(run));
+  BPPSA_TRY(check_states(run));
   return check_counts(run);
 }
 

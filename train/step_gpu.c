@@ -192,7 +192,7 @@ bppsa_status bppsa_step_gpu(bppsa_training *run, bppsa_train_record *record, bpp
   if (!isfinite(found->loss) || !isfinite(found->norm)) {
     record->certificate = (bppsa_train_certificate){0};
   }
-  *loss = (bppsa_loss_result){found->loss, found->correct, found->rows};
+  *loss = bppsa_loss_part_found(found);
   record->loss = loss->loss;
   record->accuracy = bppsa_accuracy(loss->correct, loss->rows);
   BPPSA_TRY(seconds(run, FORWARD_BEGIN, FORWARD_END, &record->forward_s));

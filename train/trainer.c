@@ -60,6 +60,10 @@ static bppsa_status training_prepare(bppsa_training *run) {
   if (run->samples < 1) {
     return bppsa_order_check(&config->order, run->split.train, 1);
   }
+  if (run->dataset->streams && (config->order.kind == BPPSA_ORDER_SHUFFLED || run->ranks != NULL)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "training of streams: %s, expected the order of the data or a given one, and no ranks",
+                      run->ranks != NULL ? "on ranks" : "samples are shuffled");
+  }
   const int64_t steps_per_epoch = (run->samples - 1) / config->batch + 1;
   if (config->iterations > 0) {
     run->total_steps = config->iterations;
@@ -103,6 +107,7 @@ static bppsa_status next_batch(bppsa_training *run) {
   if (run->cursor.position == 0) {
     run->cursor.epoch += 1;
     run->epoch = (bppsa_epoch_sums){0};
+    bppsa_batch_restart(&run->batch);
     bppsa_order_fill(&run->config->order, run->config->seed, run->cursor.epoch, run->split.train, run->order);
   }
   run->batch.step = run->result.steps;
@@ -141,7 +146,8 @@ static bppsa_status count_redone(bppsa_training *run, bppsa_train_record *record
 
 static void add_to_epoch(bppsa_training *run, const bppsa_train_record *record, const bppsa_loss_result *loss, double seconds) {
   bppsa_epoch_sums *sums = &run->epoch;
-  sums->loss += loss->loss * (double)loss->rows;
+  sums->loss += loss->loss * loss->weight;
+  sums->weight += loss->weight;
   sums->correct += loss->correct;
   sums->rows += loss->rows;
   sums->grad_norm += record->grad_norm;
@@ -271,7 +277,7 @@ static bppsa_train_record epoch_record(const bppsa_training *run) {
   const bppsa_epoch_sums *sums = &run->epoch;
   bppsa_train_record record = {.step = run->result.steps,
                                .epoch = run->cursor.epoch,
-                               .loss = sums->rows > 0 ? sums->loss / (double)sums->rows : 0.0,
+                               .loss = sums->rows > 0 ? sums->loss / sums->weight : 0.0,
                                .accuracy = bppsa_accuracy(sums->correct, sums->rows),
                                .grad_norm = sums->grad_norm / (double)sums->steps,
                                .lr = run->result.last.lr,

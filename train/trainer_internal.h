@@ -10,7 +10,8 @@
 
 /* Sums over the steps of an epoch. */
 typedef struct {
-  double loss; /* Σ of the rows' losses */
+  double loss; /* Σ of the rows' losses, each times its weight */
+  double weight;
   int64_t correct, rows;
   double grad_norm;
   int64_t steps, samples, redone;
@@ -30,6 +31,8 @@ typedef struct {
   double last_step[BPPSA_RECORD_NUMBERS];  /* train.last_step: the fields of a record; validation is NaN if there was none */
   double last_epoch[BPPSA_RECORD_NUMBERS]; /* train.last_epoch: the same for the latest complete epoch */
   int64_t log[2];                          /* train.log: bytes (-1: no log), crc32 */
+  /* train.states, of streams, is the batch's */
+  double weight; /* train.epoch_weight, of data with weights: the sum of the counted rows' weights in this epoch */
   /* train.forward and train.backward, of passes of which the model gives an account: its state, the epoch's sums */
   double account[BPPSA_PASS_KINDS][BPPSA_ACCOUNT_NUMBERS];
 } bppsa_stored;

@@ -181,7 +181,8 @@ static bppsa_status train_block(void *context, int64_t first, int64_t count, bpp
   BPPSA_TRY(model->ops->backward(model, &s->batch->dlogits));
   BPPSA_TRY(bppsa_model_update_redone(model));
   s->record->backward_s += bppsa_now() - start;
-  *sums = (bppsa_data_parallel_sums){loss.loss, (double)loss.correct, (double)loss.rows, (double)(model->redone - redone)};
+  *sums = (bppsa_data_parallel_sums){loss.loss, (double)loss.correct, (double)loss.rows, (double)(model->redone - redone),
+                                     loss.weight};
   return BPPSA_OK;
 }
 
@@ -228,11 +229,12 @@ static bppsa_status forward_backward(void *context, bppsa_batch *batch, int64_t 
   BPPSA_TRY(bppsa_data_parallel_add_along_time(dp, &sums));
   const double seconds = bppsa_now() - start;
   record->backward_s = seconds - record->forward_s; /* with the time that gradients travelled */
-  *loss = (bppsa_loss_result){.loss = sums.loss, .correct = (int64_t)sums.correct, .rows = (int64_t)sums.rows};
+  *loss =
+      (bppsa_loss_result){.loss = sums.loss, .correct = (int64_t)sums.correct, .rows = (int64_t)sums.rows, .weight = sums.weight};
   const double all = (double)count * (batch->dataset->labels_per_step ? (double)batch->dataset->seq_len : 1);
-  if (sums.rows > 0 && sums.rows < all) { /* the blocks have divided by all rows, also by rows whose label is ignored */
-    loss->loss *= all / sums.rows;
-    BPPSA_TRY(scale_gradients(dp->model, all / sums.rows));
+  if (sums.weight > 0 && sums.weight != all) { /* the blocks have divided by all rows, whatever they weigh */
+    loss->loss *= all / sums.weight;
+    BPPSA_TRY(scale_gradients(dp->model, all / sums.weight));
   }
   record->loss = loss->loss;
   record->accuracy = bppsa_accuracy(loss->correct, loss->rows);

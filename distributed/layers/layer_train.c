@@ -72,7 +72,8 @@ static bppsa_status compute(bppsa_layer_train *t, bppsa_batch *batch, int64_t al
 static bppsa_status add_up(bppsa_layer_train *t, int64_t all, bppsa_loss_result *loss) {
   double numbers[NUMBERS] = {loss->loss, (double)loss->correct, (double)loss->rows};
   BPPSA_TRY(bppsa_layer_sum_run(&t->numbers, numbers));
-  *loss = (bppsa_loss_result){.loss = numbers[LOSS], .correct = (int64_t)numbers[CORRECT], .rows = (int64_t)numbers[ROWS]};
+  *loss = (bppsa_loss_result){
+      .loss = numbers[LOSS], .correct = (int64_t)numbers[CORRECT], .rows = (int64_t)numbers[ROWS], .weight = numbers[ROWS]};
   if (loss->rows > 0 && loss->rows < all) {
     const double factor = (double)all / (double)loss->rows;
     loss->loss *= factor;

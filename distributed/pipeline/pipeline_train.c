@@ -144,7 +144,7 @@ static bppsa_status forward_backward(void *context, bppsa_batch *batch, int64_t 
     BPPSA_TRY(run_list(t, batch, indices));
   }
   const double *counts = &t->counts[t->next * COUNTS];
-  *loss = (bppsa_loss_result){.correct = (int64_t)counts[0], .rows = (int64_t)counts[1]};
+  *loss = (bppsa_loss_result){.correct = (int64_t)counts[0], .rows = (int64_t)counts[1], .weight = counts[1]};
   for (int64_t u = t->next * t->updates; u < (t->next + 1) * t->updates; ++u) {
     loss->loss += t->losses[u] / (double)t->updates;
     record->grad_norm = bppsa_pipeline_norms(t->pipeline)[u];

@@ -426,34 +426,38 @@ bppsa_status bppsa_ranks_loss(bppsa_comm *comm, const bppsa_view *seed, bppsa_lo
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "ranks loss: a seed of %s, expected f32 or f64 without gaps in host memory",
                       bppsa_dtype_name(seed->dtype));
   }
-  enum { LOSS_SUM, CORRECT, ROWS, NUMBERS };
-  const int64_t ranks = bppsa_comm_size(comm), three = NUMBERS, shape[2] = {ranks, NUMBERS};
+  enum { LOSS_SUM, CORRECT, ROWS, WEIGHT, NUMBERS };
+  const int64_t ranks = bppsa_comm_size(comm), numbers = NUMBERS, shape[2] = {ranks, NUMBERS};
   if (ranks == 1) {
     return BPPSA_OK;
   }
-  double mine[NUMBERS] = {[LOSS_SUM] = result->rows > 0 ? result->loss * (double)result->rows : 0,
+  double mine[NUMBERS] = {[LOSS_SUM] = result->rows > 0 ? result->loss * result->weight : 0,
                           [CORRECT] = (double)result->correct,
-                          [ROWS] = (double)result->rows};
+                          [ROWS] = (double)result->rows,
+                          [WEIGHT] = result->weight};
   double(*all)[NUMBERS] = bppsa_calloc(ranks, sizeof *all);
   if (all == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  const bppsa_view view = bppsa_view_make(mine, BPPSA_F64, 1, &three), to = bppsa_view_make(all, BPPSA_F64, 2, shape);
+  const bppsa_view view = bppsa_view_make(mine, BPPSA_F64, 1, &numbers), to = bppsa_view_make(all, BPPSA_F64, 2, shape);
   const bppsa_status status = bppsa_comm_allgather(comm, &view, NULL, &to);
   if (status == BPPSA_OK) {
-    double sum = 0, correct = 0, rows = 0;
+    double sum = 0, correct = 0, rows = 0, weight = 0;
     bool labels = true;
     for (int64_t r = 0; r < ranks; ++r) {
       sum += all[r][LOSS_SUM];
       correct += all[r][CORRECT];
       rows += all[r][ROWS];
+      weight += all[r][WEIGHT];
       labels = labels && all[r][CORRECT] >= 0;
     }
-    if (rows > (double)result->rows) {
-      bppsa_view_scale(seed, (double)result->rows / rows);
+    if (weight > result->weight) {
+      bppsa_view_scale(seed, result->weight / weight);
     }
-    *result =
-        (bppsa_loss_result){.loss = rows > 0 ? sum / rows : 0, .correct = labels ? (int64_t)correct : -1, .rows = (int64_t)rows};
+    *result = (bppsa_loss_result){.loss = weight > 0 ? sum / weight : 0,
+                                  .correct = labels ? (int64_t)correct : -1,
+                                  .rows = (int64_t)rows,
+                                  .weight = weight};
   }
   bppsa_free(all);
   return status;

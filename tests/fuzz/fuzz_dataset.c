@@ -1,6 +1,7 @@
 /* Reader: train/data/dataset_npy.c, orders of samples (train/order.c), their lengths (train/data/lengths.c), where they begin anew
- * (train/data/resets.c). The parts are the headers and the elements of X, Y, and of an order that is taken for lengths and resets
- * too; options: labels for every step, real targets, an ignored label, the dtype of the batch. */
+ * (train/data/resets.c), their weights (train/data/loss_weights.c). The parts are the headers and the elements of X, Y, and of an
+ * order that is taken for lengths, resets and weights too; options: labels for every step, real targets, an ignored label, the
+ * dtype of the batch. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/make.h"
 #include "train/data/lengths.h"
+#include "train/data/loss_weights.h"
 #include "train/data/resets.h"
 #include "train/order.h"
 
@@ -95,6 +97,17 @@ static void resets(const fuzz_input *input, bppsa_dataset *dataset) {
   }
 }
 
+/* and be the weights of their losses. */
+static void weights(const fuzz_input *input, bppsa_dataset *dataset) {
+  char path[256];
+  fuzz_write_array(path, "weights.npy", &input->part[4]);
+  if (input->count >= 6 && bppsa_dataset_load_loss_weights(dataset, path) == BPPSA_OK) {
+    for (int64_t i = 0; i < dataset->samples * (dataset->labels_per_step ? dataset->seq_len : 1); ++i) {
+      FUZZ_CHECK(dataset->loss_weights[i] >= 0 && dataset->loss_weights[i] < 2);
+    }
+  }
+}
+
 bppsa_status fuzz_run(const fuzz_input *input) {
   char spec[600], x[256], y[256];
   bppsa_dataset *dataset = NULL;
@@ -112,6 +125,7 @@ bppsa_status fuzz_run(const fuzz_input *input) {
     order(input, dataset->samples);
     lengths(input, dataset);
     resets(input, dataset);
+    weights(input, dataset);
   }
   bppsa_dataset_destroy(dataset);
   return status;

@@ -54,6 +54,9 @@ static const struct {
     {"gru --iterations 130 --loss all --clip-norm 1 --forward-chunks 4 --warm-up 4 --backward-chunks 12 --backward-warm-up 0 "
      "--backward-tolerance 1e-30",
      "--checkpoint-every 4", "backward"},
+    /* batches that continue the ones before, the last one of an epoch smaller; likewise of rows of two samples */
+    {"lstm --iterations 45 --layers 2 --stateful --validation 0.25", "--checkpoint-every 2", NULL},
+    {"gru --iterations 40 --stateful --pack 60 --validation 0.25", "--checkpoint-every 3", NULL},
 };
 
 enum { MODES = sizeof modes / sizeof modes[0] };

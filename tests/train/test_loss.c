@@ -532,9 +532,10 @@ static void parts_add_up(void **state) {
       }
     }
     sum = (bppsa_loss_result){shares[1][0].loss + shares[1][1].loss, shares[1][0].correct + shares[1][1].correct,
-                              shares[1][0].rows + shares[1][1].rows};
+                              shares[1][0].rows + shares[1][1].rows, shares[1][0].weight + shares[1][1].weight};
     assert_true(sum.loss > 0 && fabs(sum.loss - shares[0][0].loss) < 1e-14);
     assert_int_equal(sum.rows, shares[0][0].rows);
+    assert_true(sum.weight == shares[0][0].weight && sum.weight == (double)sum.rows);
     assert_int_equal(sum.rows, kind == 1 ? 254 : ROWS);
     assert_int_equal(sum.correct, shares[0][0].correct);
     assert_memory_equal(seeds[0], seeds[1], sizeof seeds[0]); /* each row's is divided by the same number */
@@ -544,6 +545,108 @@ static void parts_add_up(void **state) {
   bppsa_loss_result result;
   assert_int_equal(bppsa_loss_part(NULL, &view, &(bppsa_loss_rows){.labels = labels}, NULL, &result), BPPSA_ERR_ARGUMENT);
   assert_non_null(strstr(bppsa_last_error(), "loss of a part of 0 rows, expected 1 or more"));
+}
+
+/* The loss of weighted rows is Σ w l / Σ w of the rows' own losses, and its gradient w / Σ w times theirs. Rows of weight 0 are
+ * not read. A part divides by the rows that it is told. */
+static void weights_give_the_weighted_mean(void **state) {
+  (void)state;
+  enum { ROWS = 300, C = 3, COUNT = ROWS * C };
+  const int64_t deep[3] = {100, 3, C}, one[2] = {1, C};
+  const bppsa_loss_kind kinds[4] = {BPPSA_LOSS_CROSS_ENTROPY, BPPSA_LOSS_CROSS_ENTROPY, BPPSA_LOSS_SQUARED, BPPSA_LOSS_BINARY};
+  double *x = uniform(21, COUNT, 4), *y = uniform(22, COUNT, 1), *w = uniform(23, ROWS, 1);
+  int64_t labels[ROWS], lengths[3] = {100, 57, 80};
+  for (int64_t r = 0; r < ROWS; ++r) {
+    const bool left_out = r % 7 == 3;
+    labels[r] = left_out ? 99 : r % C;
+    w[r] = left_out ? 0 : 0.1 + fabs(w[r]);
+    for (int64_t c = 0; c < C; ++c) {
+      x[r * C + c] = left_out ? (double)NAN : x[r * C + c];
+      y[r * C + c] = left_out ? -7 : fabs(y[r * C + c]);
+    }
+  }
+  for (int kind = 0; kind < 4; ++kind) {
+    const bool real = kind >= 2;
+    double got[COUNT], expected[COUNT] = {0}, row_seed[C], loss = 0, sum = 0;
+    const bppsa_view host = bppsa_view_make(x, BPPSA_F64, 3, deep), goals = bppsa_view_make(y, BPPSA_F64, 3, deep);
+    const bppsa_view in = to_device(&host), out = to_device(&host);
+    bppsa_loss_rows rows = {.labels = real ? NULL : labels,
+                            .targets = real ? &goals : NULL,
+                            .objective = {kinds[kind], kind == 1, 2},
+                            .lengths = lengths,
+                            .weights = w};
+    int64_t counted = 0;
+    for (int64_t r = 0; r < ROWS; ++r) {
+      if (w[r] == 0 || r / 3 >= lengths[r % 3] || (kind == 1 && labels[r] == 2)) {
+        continue;
+      }
+      bppsa_loss_result alone;
+      const bppsa_view row = bppsa_view_make(x + r * C, BPPSA_F64, 2, one), goal = bppsa_view_make(y + r * C, BPPSA_F64, 2, one);
+      const bppsa_view own = bppsa_view_make(row_seed, BPPSA_F64, 2, one);
+      const bppsa_loss_rows single = {
+          .labels = real ? NULL : labels + r, .targets = real ? &goal : NULL, .objective = {.kind = kinds[kind]}};
+      assert_int_equal(bppsa_loss_of(NULL, &row, &single, &own, &alone), BPPSA_OK);
+      for (int64_t c = 0; c < C; ++c) {
+        expected[r * C + c] = w[r] * row_seed[c];
+      }
+      loss += w[r] * alone.loss;
+      sum += w[r];
+      ++counted;
+    }
+    bppsa_loss_result found, part;
+    assert_int_equal(bppsa_loss_of(device, &in, &rows, &out, &found), BPPSA_OK);
+    assert_int_equal(bppsa_memory_get(device, got, out.data, sizeof got), BPPSA_OK);
+    assert_int_equal(found.rows, counted);
+    assert_true(found.loss > 0 && fabs(found.loss - loss / sum) < 1e-13 && fabs(found.weight - sum) < 1e-11);
+    for (int64_t i = 0; i < COUNT; ++i) {
+      assert_true(fabs(got[i] - expected[i] / sum) < 1e-16 && (expected[i] != 0 || got[i] == 0));
+    }
+    rows.mean_rows = 2 * ROWS;
+    assert_int_equal(bppsa_loss_part(device, &in, &rows, NULL, &part), BPPSA_OK);
+    assert_true(fabs(part.loss * 2 * ROWS - loss) < 1e-11 && part.weight == found.weight && part.rows == counted);
+    bppsa_memory_free(device, in.data);
+    bppsa_memory_free(device, out.data);
+  }
+  bppsa_free(x);
+  bppsa_free(y);
+  bppsa_free(w);
+}
+
+/* Weights of 1 have the bits of none; a batch of weights of 0 has the loss 0; a negative weight is named. */
+static void weights_of_one_change_nothing(void **state) {
+  (void)state;
+  enum { ROWS = 300, C = 3, COUNT = ROWS * C };
+  const int64_t deep[3] = {100, 3, C};
+  double *x = uniform(21, COUNT, 4), ones[ROWS];
+  int64_t labels[ROWS];
+  for (int64_t r = 0; r < ROWS; ++r) {
+    labels[r] = r % C;
+    ones[r] = 1;
+  }
+  double seeds[2][COUNT];
+  bppsa_loss_result results[2];
+  const bppsa_view host = bppsa_view_make(x, BPPSA_F64, 3, deep);
+  for (int k = 0; k < 2; ++k) {
+    const bppsa_view in = to_device(&host), out = to_device(&host);
+    const bppsa_loss_rows rows = {.labels = labels, .weights = k == 1 ? ones : NULL};
+    assert_int_equal(bppsa_loss_of(device, &in, &rows, &out, &results[k]), BPPSA_OK);
+    assert_int_equal(bppsa_memory_get(device, seeds[k], out.data, sizeof seeds[k]), BPPSA_OK);
+    bppsa_memory_free(device, in.data);
+    bppsa_memory_free(device, out.data);
+  }
+  assert_memory_equal(seeds[0], seeds[1], sizeof seeds[0]);
+  assert_true(results[0].loss == results[1].loss && results[0].weight == ROWS && results[1].weight == ROWS);
+  const bppsa_view in = to_device(&host);
+  memset(ones, 0, sizeof ones);
+  assert_int_equal(bppsa_loss_of(device, &in, &(bppsa_loss_rows){.labels = labels, .weights = ones}, NULL, &results[0]),
+                   BPPSA_OK);
+  assert_true(results[0].loss == 0 && results[0].rows == 0 && results[0].weight == 0);
+  ones[7] = -1;
+  assert_int_equal(bppsa_loss_of(device, &in, &(bppsa_loss_rows){.labels = labels, .weights = ones}, NULL, &results[0]),
+                   BPPSA_ERR_ARGUMENT);
+  assert_non_null(strstr(bppsa_last_error(), "weight -1 of row 7 of the batch, expected a finite number of 0 or more"));
+  bppsa_memory_free(device, in.data);
+  bppsa_free(x);
 }
 
 /* A loss that is only queued has the bits of the one that waits; bad labels are named before. */
@@ -607,6 +710,8 @@ int main(void) {
       cmocka_unit_test(binary_is_stable),
       cmocka_unit_test(bits_of_others_do_not_depend_on_threads),
       cmocka_unit_test(parts_add_up),
+      cmocka_unit_test(weights_give_the_weighted_mean),
+      cmocka_unit_test(weights_of_one_change_nothing),
       cmocka_unit_test(a_queued_part_has_the_same_bits),
   };
   device = test_device(1);

@@ -78,6 +78,7 @@ void bppsa_dataset_destroy(bppsa_dataset *dataset) {
   if (dataset != NULL) {
     bppsa_free(dataset->lengths);
     bppsa_free(dataset->resets);
+    bppsa_free(dataset->loss_weights);
     dataset->ops->destroy(dataset);
   }
 }
@@ -129,6 +130,15 @@ void bppsa_dataset_copy_steps(bppsa_dtype from_dtype, const void *from, int32_t 
                               const bppsa_dataset *dataset, const bppsa_view *x) {
   bppsa_parallel_for(threads, dataset->seq_len, bppsa_loop_work(0, 2 * (double)bppsa_view_bytes(x)), copy_steps,
                      &(batch_copy){from_dtype, from, indices, count, dataset->seq_len, dataset->input, x});
+}
+
+void bppsa_dataset_copy_part(bppsa_dtype from_dtype, const void *from, int64_t first, int64_t width, int64_t steps,
+                             const bppsa_dataset_part *part, void *to) {
+  const size_t from_size = bppsa_dtype_size(from_dtype), to_size = bppsa_dtype_size(part->dtype);
+  for (int64_t t = 0; to != NULL && t < steps; ++t) {
+    bppsa_dataset_copy_row(from_dtype, (const char *)from + (size_t)((first + t) * width) * from_size, part->dtype,
+                           (char *)to + (size_t)(t * part->apart * width) * to_size, width);
+  }
 }
 
 /* Checks x: the batch's shape for `count` samples, contiguous, on the given device, f32 or f64. */

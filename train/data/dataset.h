@@ -33,6 +33,15 @@ extern "C" {
 
 typedef struct bppsa_dataset bppsa_dataset;
 
+/* Where the first steps of one sample go, in a batch whose rows of consecutive steps lie `apart` rows apart. */
+typedef struct {
+  int64_t sample, steps, apart;
+  bppsa_dtype dtype;
+  void *x;         /* the row of the first step, of I reals; NULL: not wanted */
+  int64_t *labels; /* the label of the first step, or without labels_per_step the sample's; NULL: not wanted */
+  void *targets;   /* likewise a row of C real targets */
+} bppsa_dataset_part;
+
 typedef struct {
   const char *name; /* "bitstream" */
 
@@ -45,9 +54,20 @@ typedef struct {
   /* bppsa_dataset_queue, with checked arguments. NULL: batches are made on the host. */
   bppsa_status (*queue)(const bppsa_dataset *dataset, const bppsa_device *device, int64_t count, const int64_t *indices,
                         const bppsa_view *x, int64_t *labels);
+  /* Writes the first steps of one sample; asked for sequences alone. Any thread may call it. Must not allocate. */
+  void (*part)(const bppsa_dataset *dataset, const bppsa_dataset_part *part);
   /* bppsa_dataset_check. NULL: values are finite in f32 and f64. */
   bppsa_status (*check)(const bppsa_dataset *dataset, bppsa_dtype dtype);
 } bppsa_dataset_ops;
+
+/* How samples are packed into rows (train/data/pack.h). */
+typedef struct {
+  int64_t rows, steps;       /* R rows of T steps, those held out included */
+  int64_t samples;           /* that the rows hold */
+  int64_t shortest, longest; /* the steps of samples */
+  int64_t used;              /* steps of all samples: used / (R T) of the rows is full */
+  bool ends;                 /* the loss counts at the last step of each sample alone */
+} bppsa_packing;
 
 struct bppsa_dataset {
   const bppsa_dataset_ops *ops;
@@ -61,7 +81,12 @@ struct bppsa_dataset {
   bool labels_per_step;      /* labels are [T, b], otherwise [b] */
   int64_t *lengths;          /* [N], 1 .. T: the steps of each sample (bppsa_dataset_load_lengths), owned; NULL: all have T */
   uint8_t *resets;           /* [N][T], 1: the sample begins anew in front of the step (bppsa_spans), owned; NULL: nowhere */
-  uint64_t identity;         /* sets of one kind and shape with the same identity hold the same values: a seed, or a checksum */
+  double *loss_weights;      /* [N][T] with labels_per_step, otherwise [N]: of the rows' losses, owned; NULL: all are 1 */
+  /* Its samples are pieces of streams: sample i of a batch continues sample i of the batch before it. A pass then begins with the
+   * states in which the pass before has ended, a constant for its gradient; the first one of an epoch with 0 */
+  bool streams;
+  const bppsa_packing *packing; /* its samples are rows that hold others, a member of the set; NULL: they are not */
+  uint64_t identity; /* sets of one kind and shape with the same identity hold the same values: a seed, or a checksum */
 };
 
 /* Called from time to time with the number of samples done so far. */

@@ -277,6 +277,14 @@ static void audio_fill(const bppsa_dataset *dataset, int32_t threads, int64_t co
   bppsa_dataset_copy_steps(BPPSA_F32, self->x, threads, count, indices, dataset, x);
 }
 
+static void audio_part(const bppsa_dataset *dataset, const bppsa_dataset_part *p) {
+  const audio_dataset *self = (const audio_dataset *)dataset;
+  for (int64_t t = 0; p->labels != NULL && t < (dataset->labels_per_step ? p->steps : 1); ++t) {
+    p->labels[t * p->apart] = self->files[p->sample].label;
+  }
+  bppsa_dataset_copy_part(BPPSA_F32, self->x, p->sample * dataset->seq_len, dataset->input, p->steps, p, p->x);
+}
+
 static void audio_destroy(bppsa_dataset *dataset) {
   audio_dataset *self = (audio_dataset *)dataset;
   for (int64_t i = 0; i < dataset->samples; ++i) {
@@ -341,8 +349,9 @@ static bppsa_status create(const bppsa_dataset_ops *ops, const char *directory, 
   return BPPSA_OK;
 }
 
-static const bppsa_dataset_ops irmas_ops = {.name = "irmas", .fill = audio_fill, .destroy = audio_destroy};
-static const bppsa_dataset_ops instruments_ops = {.name = "instruments", .fill = audio_fill, .destroy = audio_destroy};
+static const bppsa_dataset_ops irmas_ops = {.name = "irmas", .fill = audio_fill, .destroy = audio_destroy, .part = audio_part};
+static const bppsa_dataset_ops instruments_ops = {
+    .name = "instruments", .fill = audio_fill, .destroy = audio_destroy, .part = audio_part};
 
 bppsa_status bppsa_dataset_irmas(const char *argument, const bppsa_dataset_options *options, bppsa_dataset **dataset) {
   return create(&irmas_ops, argument, options, dataset);

@@ -73,6 +73,18 @@ static void bitstream_fill(const bppsa_dataset *dataset, int32_t threads, int64_
                      &(batch_bits){seed, dataset->classes, steps, count, dataset->input, indices, x});
 }
 
+static void bitstream_part(const bppsa_dataset *dataset, const bppsa_dataset_part *p) {
+  const uint64_t seed = ((const bitstream *)dataset)->seed;
+  const int64_t class = bppsa_bitstream_class(seed, dataset->classes, p->sample);
+  for (int64_t t = 0; p->labels != NULL && t < (dataset->labels_per_step ? p->steps : 1); ++t) {
+    p->labels[t * p->apart] = class;
+  }
+  for (int64_t i = 0; p->x != NULL && i < dataset->input; ++i) {
+    char *column = (char *)p->x + (size_t)i * bppsa_dtype_size(p->dtype);
+    sample_bits(seed, class, p->sample, i, 0, p->steps, p->dtype, column, p->apart * dataset->input);
+  }
+}
+
 static void bitstream_destroy(bppsa_dataset *dataset) {
   bppsa_free(dataset);
 }
@@ -83,10 +95,11 @@ static bppsa_status bitstream_queue(const bppsa_dataset *dataset, const bppsa_de
 }
 
 static const bppsa_dataset_ops bitstream_ops = {
-    .name = "bitstream", .fill = bitstream_fill, .destroy = bitstream_destroy, .queue = bitstream_queue};
+    .name = "bitstream", .fill = bitstream_fill, .destroy = bitstream_destroy, .queue = bitstream_queue, .part = bitstream_part};
 
 /* Batches whose steps have several features are made on the host. */
-static const bppsa_dataset_ops wide_ops = {.name = "bitstream", .fill = bitstream_fill, .destroy = bitstream_destroy};
+static const bppsa_dataset_ops wide_ops = {
+    .name = "bitstream", .fill = bitstream_fill, .destroy = bitstream_destroy, .part = bitstream_part};
 
 bppsa_status bppsa_dataset_bitstream(const char *argument, const bppsa_dataset_options *options, bppsa_dataset **dataset) {
   if (argument != NULL) {

@@ -22,6 +22,10 @@ void bppsa_dataset_copy_row(bppsa_dtype from_dtype, const void *from, bppsa_dtyp
 void bppsa_dataset_copy_steps(bppsa_dtype from_dtype, const void *from, int32_t threads, int64_t count, const int64_t *indices,
                               const bppsa_dataset *dataset, const bppsa_view *x);
 
+/* Copies `steps` rows of `width` values, from row `first` of [rows][width] on, to `to` as the part's rows; `to` NULL: nothing. */
+void bppsa_dataset_copy_part(bppsa_dtype from_dtype, const void *from, int64_t first, int64_t width, int64_t steps,
+                             const bppsa_dataset_part *part, void *to);
+
 /* The bitstream's part of bppsa_dataset_queue. */
 bppsa_status bppsa_bitstream_queue(const bppsa_dataset *dataset, const bppsa_device *device, uint64_t seed, int64_t count,
                                    const int64_t *indices, const bppsa_view *x, int64_t *labels);

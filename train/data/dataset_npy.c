@@ -53,6 +53,16 @@ static void npy_targets(const bppsa_dataset *dataset, int64_t count, const int64
   }
 }
 
+static void npy_part(const bppsa_dataset *dataset, const bppsa_dataset_part *p) {
+  const npy_dataset *self = (const npy_dataset *)dataset;
+  const int64_t rows = dataset->labels_per_step ? dataset->seq_len : 1, count = dataset->labels_per_step ? p->steps : 1;
+  for (int64_t t = 0; p->labels != NULL && t < count; ++t) {
+    (void)bppsa_number_whole(&self->y.view, p->sample * rows + t, &p->labels[t * p->apart]); /* checked as in npy_fill */
+  }
+  bppsa_dataset_copy_part(self->y.view.dtype, self->y.view.data, p->sample * rows, dataset->classes, count, p, p->targets);
+  bppsa_dataset_copy_part(self->x.view.dtype, self->x.view.data, p->sample * dataset->seq_len, dataset->input, p->steps, p, p->x);
+}
+
 static void npy_destroy(bppsa_dataset *dataset) {
   npy_dataset *self = (npy_dataset *)dataset;
   bppsa_buffer_free(&self->x);
@@ -100,7 +110,7 @@ static bppsa_status npy_check(const bppsa_dataset *dataset, bppsa_dtype dtype) {
 }
 
 static const bppsa_dataset_ops npy_ops = {
-    .name = "npy", .fill = npy_fill, .destroy = npy_destroy, .targets = npy_targets, .check = npy_check};
+    .name = "npy", .fill = npy_fill, .destroy = npy_destroy, .targets = npy_targets, .check = npy_check, .part = npy_part};
 
 /* Checks that X is [N >= 1, T >= 1, I >= 1] or [N >= 1, C >= 1, H >= 1, W >= 1], finite f32 or f64. */
 static bppsa_status check_x(const char *path, const bppsa_view *x) {

@@ -1,0 +1,207 @@
+/* --stateful: pieces of streams, evaluated one behind the other, have the losses of whole streams; a training step begins with the
+ * states in which the one before has ended; kill and resumption of packed and unpacked runs; what is refused. */
+#include "tests/cli/batch_files.h"
+
+#include <math.h>
+
+enum { STREAMS = 4, PIECES = 3, STEPS = 5, LONG = PIECES * STEPS, SET = STREAMS * PIECES };
+
+static void save(const char *path, bppsa_dtype dtype, void *data, int32_t ndim, const int64_t *shape) {
+  const bppsa_view view = bppsa_view_make(data, dtype, ndim, shape);
+  assert_int_equal(bppsa_npy_save(path, &view), BPPSA_OK);
+}
+
+/* Whole streams [4][15], and their pieces [12][5]: piece k of stream i is sample 4 k + i. */
+static int enter(void **state) {
+  const int status = enter_directory(state);
+  static double x[STREAMS][LONG], pieces[SET][STEPS], w[STREAMS][LONG], w_pieces[SET][STEPS];
+  static int64_t y[STREAMS][LONG], y_pieces[SET][STEPS], lengths[SET];
+  static uint8_t r[STREAMS][LONG], r_pieces[SET][STEPS];
+  for (int i = 0; i < STREAMS * LONG; ++i) {
+    const int stream = i / LONG, t = i % LONG, piece = t / STEPS * STREAMS + stream;
+    x[stream][t] = pieces[piece][t % STEPS] = bppsa_random_double(1, BPPSA_STREAM_TEST, (uint64_t)i) * 4 - 2;
+    w[stream][t] = w_pieces[piece][t % STEPS] = i % 6 == 1 ? 0 : 0.5 + i % 4;
+    y[stream][t] = y_pieces[piece][t % STEPS] = i * 7 % 3;
+    r[stream][t] = r_pieces[piece][t % STEPS] = i % 8 == 7;
+    lengths[piece] = 1 + piece % STEPS;
+  }
+  save("X.npy", BPPSA_F64, x, 3, (int64_t[]){STREAMS, LONG, 1});
+  save("Y.npy", BPPSA_I64, y, 2, (int64_t[]){STREAMS, LONG});
+  save("W.npy", BPPSA_F64, w, 2, (int64_t[]){STREAMS, LONG});
+  save("R.npy", BPPSA_U8, r, 2, (int64_t[]){STREAMS, LONG});
+  save("PX.npy", BPPSA_F64, pieces, 3, (int64_t[]){SET, STEPS, 1});
+  save("PY.npy", BPPSA_I64, y_pieces, 2, (int64_t[]){SET, STEPS});
+  save("PW.npy", BPPSA_F64, w_pieces, 2, (int64_t[]){SET, STEPS});
+  save("PR.npy", BPPSA_U8, r_pieces, 2, (int64_t[]){SET, STEPS});
+  save("PL.npy", BPPSA_I64, lengths, 1, (int64_t[]){SET});
+  return status;
+}
+
+static double loss_of(const char *command, const char *more) {
+  json_t *document = run_json("%s %s --json", command, more);
+  const double loss = get_real(document, "loss");
+  json_decref(document);
+  return loss;
+}
+
+static void test_eval(void **state) {
+  (void)state;
+  static const char *const cells[] = {"rnn", "gru", "lstm"};
+  for (int k = 0; k < 6; ++k) {
+    char whole[256], pieces[256];
+    const char *cell = cells[k % 3], *of_whole = k < 3 ? "" : "--resets R.npy --loss-weights W.npy",
+               *of_pieces = k < 3 ? "" : "--resets PR.npy --loss-weights PW.npy";
+    assert_runs("train %s --data npy:X.npy,Y.npy --loss all --hidden 4 --layers 2 --batch 4 --dtype f64 --iterations 3 --lr 0.05 "
+                "--save-weights V.safetensors",
+                cell);
+    snprintf(whole, sizeof whole, "eval %s --data npy:X.npy,Y.npy --batch 4 --weights V.safetensors %s", cell, of_whole);
+    snprintf(pieces, sizeof pieces, "eval %s --data npy:PX.npy,PY.npy --batch 4 --weights V.safetensors %s", cell, of_pieces);
+    const double loss = loss_of(whole, "");
+    assert_true(fabs(loss_of(pieces, "--stateful") - loss) < 1e-14);
+    assert_true(fabs(loss_of(pieces, "--stateful --forward speculative --forward-chunks 2 --tolerance 0") - loss) < 1e-14);
+    assert_true(fabs(loss_of(pieces, "") - loss) > 1e-6);
+    assert_true(fabs(loss_of(pieces, "--stateful --batch 3") - loss) > 1e-9); /* other pieces follow each other */
+    assert_true(fabs(loss_of(pieces, "--stateful --lengths PL.npy") - loss_of(pieces, "--lengths PL.npy")) > 1e-9);
+  }
+}
+
+#define TRAIN_LSTM "train lstm --data npy:PX.npy,PY.npy --loss all --hidden 3 --batch 4 --dtype f64 --lr 0.3 --stateful"
+
+enum { HIDDEN = 3 };
+
+static const bppsa_view *tensor(const bppsa_safetensors *file, const char *name) {
+  const bppsa_view *found = bppsa_safetensors_find(file, name);
+  assert_non_null(found);
+  return found;
+}
+
+static bppsa_safetensors *load(const char *path) {
+  bppsa_safetensors *file = NULL;
+  assert_int_equal(bppsa_safetensors_load(path, &file), BPPSA_OK);
+  return file;
+}
+
+/* h and c of an LSTM behind so many steps of x [steps], by the equations. */
+static void walk(const bppsa_safetensors *weights, int64_t steps, const double *x, double h[HIDDEN], double c[HIDDEN]) {
+  const bppsa_view *wi = tensor(weights, "lstm.weight_ih_l0"), *wh = tensor(weights, "lstm.weight_hh_l0"),
+                   *bi = tensor(weights, "lstm.bias_ih_l0"), *bh = tensor(weights, "lstm.bias_hh_l0");
+  double gates[4 * HIDDEN];
+  for (int64_t t = 0; t < steps; ++t) {
+    for (int64_t g = 0; g < 4 * HIDDEN; ++g) {
+      gates[g] = bppsa_view_get(bi, g) + bppsa_view_get(bh, g) + bppsa_view_get(wi, g) * x[t];
+      for (int64_t j = 0; j < HIDDEN; ++j) {
+        gates[g] += bppsa_view_get(wh, g * HIDDEN + j) * h[j];
+      }
+    }
+    for (int64_t j = 0; j < HIDDEN; ++j) {
+      const double in = 1 / (1 + exp(-gates[j])), forget = 1 / (1 + exp(-gates[HIDDEN + j]));
+      c[j] = forget * c[j] + in * tanh(gates[2 * HIDDEN + j]);
+      h[j] = tanh(c[j]) / (1 + exp(-gates[3 * HIDDEN + j]));
+    }
+  }
+}
+
+/* Writes the second batch as files of `grad`, which begin with the states that the first batch of the weights V0 ends with. */
+static void save_second(bool ragged) {
+  double halves[2][STREAMS][HIDDEN] = {{{0}}}, second[STEPS][STREAMS];
+  int64_t labels[STEPS][STREAMS], ends[STREAMS];
+  bppsa_buffer x = {0}, y = {0}, lengths = {0};
+  bppsa_safetensors *weights = load("V0.safetensors");
+  assert_int_equal(bppsa_npy_load("PX.npy", &x), BPPSA_OK);
+  assert_int_equal(bppsa_npy_load("PY.npy", &y), BPPSA_OK);
+  assert_int_equal(bppsa_npy_load("PL.npy", &lengths), BPPSA_OK);
+  const double *values = x.view.data;
+  const int64_t *classes = y.view.data, *steps = lengths.view.data;
+  for (int64_t s = 0; s < STREAMS; ++s) {
+    walk(weights, ragged ? steps[s] : STEPS, values + s * STEPS, halves[0][s], halves[1][s]);
+    ends[s] = ragged ? steps[STREAMS + s] : STEPS;
+    for (int64_t t = 0; t < STEPS; ++t) {
+      second[t][s] = values[(STREAMS + s) * STEPS + t];
+      labels[t][s] = classes[(STREAMS + s) * STEPS + t];
+    }
+  }
+  save("h.npy", BPPSA_F64, halves[0], 3, (int64_t[]){1, STREAMS, HIDDEN});
+  save("c.npy", BPPSA_F64, halves[1], 3, (int64_t[]){1, STREAMS, HIDDEN});
+  save("x2.npy", BPPSA_F64, second, 3, (int64_t[]){STEPS, STREAMS, 1});
+  save("y2.npy", BPPSA_I64, labels, 2, (int64_t[]){STEPS, STREAMS});
+  save("l2.npy", BPPSA_I64, ends, 1, (int64_t[]){STREAMS});
+  bppsa_safetensors_destroy(weights);
+  bppsa_buffer_free(&x);
+  bppsa_buffer_free(&y);
+  bppsa_buffer_free(&lengths);
+}
+
+/* The second step begins with the states in which the first pass, with the weights before its update, has ended: `grad` with these
+ * states as h0 and c0, and the updated weights, has the second step's loss and gradient, to which the states are constants. Of
+ * samples with lengths the states are those at their ends. */
+static void test_second_step(void **state) {
+  (void)state;
+  static const char *const names[] = {"lstm.weight_ih_l0", "lstm.weight_hh_l0", "lstm.bias_ih_l0",
+                                      "lstm.bias_hh_l0",   "linear.weight",     "linear.bias"};
+  for (int k = 0; k < 2; ++k) {
+    const char *lengths = k == 0 ? "" : "--lengths PL.npy";
+    double squares = 0;
+    assert_runs(TRAIN_LSTM " %s --iterations 0 --save-weights V0.safetensors", lengths);
+    assert_runs(TRAIN_LSTM " %s --iterations 1 --save-weights V1.safetensors", lengths);
+    json_t *train = run_json(TRAIN_LSTM " %s --iterations 2 --backward bp --json", lengths);
+    const json_t *row = json_array_get(json_object_get(train, "rows"), 1);
+    save_second(k == 1);
+    assert_runs("grad lstm --weights V1.safetensors --input x2.npy --labels y2.npy --h0 h.npy --c0 c.npy %s --backward bp --out "
+                "G.safetensors",
+                k == 0 ? "" : "--lengths l2.npy");
+    bppsa_safetensors *gradients = load("G.safetensors");
+    for (int i = 0; i < 6; ++i) {
+      const bppsa_view *g = tensor(gradients, names[i]);
+      for (int64_t j = 0; j < bppsa_view_count(g); ++j) {
+        squares += bppsa_view_get(g, j) * bppsa_view_get(g, j);
+      }
+    }
+    assert_true(fabs(bppsa_view_get(tensor(gradients, "loss"), 0) - get_real(row, "loss")) < 1e-14);
+    assert_true(fabs(sqrt(squares) - get_real(row, "grad_norm")) < 1e-14);
+    bppsa_safetensors_destroy(gradients);
+    json_decref(train);
+  }
+}
+
+#define TRAIN "train gru --data npy:PX.npy,PY.npy --loss all --hidden 3 --layers 2 --validation 0.25 --lr 0.05 --stateful"
+
+/* A resumed run ends with the bits of one that was not interrupted, wherever in an epoch it was, with resets, weights, samples of
+ * their own lengths in rows, and with a last batch of fewer samples. */
+static void test_resume(void **state) {
+  (void)state;
+  static const char *const ways[] = {"--batch 2", "--batch 4 --resets PR.npy --loss-weights PW.npy",
+                                     "--batch 2 --resets PR.npy --lengths PL.npy --pack 9",
+                                     "--batch 2 --lengths PL.npy --dtype f64 --algorithm blelloch"};
+  for (int k = 0; k < 4; ++k) {
+    assert_runs(TRAIN " %s --iterations 11 --log a.jsonl --save-weights whole.safetensors", ways[k]);
+    for (int64_t stop = 1; stop < 6; ++stop) {
+      assert_runs(TRAIN " %s --iterations %d --checkpoint r%d-%d --log b.jsonl", ways[k], (int)stop, k, (int)stop);
+      assert_runs(TRAIN " %s --iterations 11 --checkpoint r%d-%d --resume --threads 2 --log b.jsonl --save-weights w.safetensors",
+                  ways[k], k, (int)stop);
+      assert_equal_files("w.safetensors", "whole.safetensors");
+      assert_int_equal(remove("b.jsonl"), 0);
+    }
+  }
+  assert_fails(
+      2, "checkpoint in r0-2",
+      "train gru --data npy:PX.npy,PY.npy --loss all --hidden 3 --layers 2 --validation 0.25 --lr 0.05 --no-shuffle --batch 2 "
+      "--iterations 12 --checkpoint r0-2 --resume");
+}
+
+static void test_refused(void **state) {
+  (void)state;
+  assert_fails(2, "--stateful: given beside ranks", TRAIN " --batch 2 --iterations 1 --ranks 2");
+  assert_fails(2, "--stateful: given beside --bidirectional, whose reverse direction has no past",
+               TRAIN " --batch 2 --iterations 1 --bidirectional");
+  json_t *train = run_json(TRAIN " --batch 2 --iterations 2 --json");
+  const json_t *config = json_object_get(train, "config");
+  assert_true(json_is_true(json_object_get(config, "stateful")));
+  assert_string_equal(get_text(config, "order"), "data");
+  json_decref(train);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_eval), cmocka_unit_test(test_second_step),
+                                     cmocka_unit_test(test_resume), cmocka_unit_test(test_refused)};
+  return cmocka_run_group_tests(tests, enter, leave_directory);
+}
