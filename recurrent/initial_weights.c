@@ -7,8 +7,8 @@
 #include "core/base/philox.h"
 #include "recurrent/recurrent_internal.h"
 
-/* Returns the stream of a parameter's random numbers: that of a network with biases and no reset state, so that weights are the same
- * without the ones, or with the other. */
+/* Returns the stream of a parameter's random numbers: that of a network with biases and no reset state, so that weights are the
+ * same without the ones, or with the other. */
 static uint64_t stream_of(const recurrent_network *n, int64_t parameter, bool normal) {
   const int64_t own = bppsa_recurrent_first_parameter(&n->config), head = bppsa_recurrent_parameters(&n->config, false) - own,
                 of_layer = bppsa_recurrent_layer_parameters(&n->config);

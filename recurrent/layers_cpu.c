@@ -68,8 +68,8 @@ static void begin_layer(const recurrent_network *n, int64_t l, const void *h0) {
   const size_t half = (size_t)(hidden * layers_size_of(n));
   for (int64_t b = 0; b < n->batch; ++b) {
     const bool anew = bppsa_resets_at(n, l, n->config.part.first, b);
-    const void *from = anew ? bppsa_reset_state_of(n, l)
-                            : bppsa_recurrent_offset(n, h0, (l * n->batch + bppsa_ragged_sample(n, b)) * size);
+    const void *from =
+        anew ? bppsa_reset_state_of(n, l) : bppsa_recurrent_offset(n, h0, (l * n->batch + bppsa_ragged_sample(n, b)) * size);
     void *const to[] = {bppsa_recurrent_offset(n, layer->h, b * hidden), bppsa_recurrent_offset(n, layer->c, b * hidden)};
     for (int64_t part = 0; part * hidden < size; ++part) {
       if (from != NULL) {

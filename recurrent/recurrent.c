@@ -144,8 +144,18 @@ static bppsa_status forward_layers(bppsa_model *model, const bppsa_view *x, cons
 }
 
 bppsa_status bppsa_recurrent_forward_layers(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0) {
+  return bppsa_recurrent_forward_spans(model, x, h0, NULL);
+}
+
+bppsa_status bppsa_recurrent_check_resets(const bppsa_model *model, int64_t batch, const bppsa_view *resets) {
+  BPPSA_REQUIRE(model != NULL && batch >= 0);
+  return bppsa_resets_check((const recurrent_network *)model, batch, resets);
+}
+
+bppsa_status bppsa_recurrent_forward_spans(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0,
+                                           const bppsa_spans *spans) {
   BPPSA_REQUIRE(model != NULL && x != NULL);
-  return forward_layers(model, x, h0, &(bppsa_spans){0});
+  return forward_layers(model, x, h0, spans != NULL ? spans : &(bppsa_spans){0});
 }
 
 /* Finds the rows of a level's states h (or c), without gaps; with two directions it writes them to a buffer. */

@@ -159,6 +159,13 @@ bppsa_status bppsa_recurrent_plan_forward(const bppsa_recurrent_config *config, 
  * top layer's last hidden states [b,D·H], or with loss_all of all of them [T,b,D·H]; it sets the gradients of all parameters but
  * the head's. ERR_SHAPE; ERR_ARGUMENT: backward without forward. */
 bppsa_status bppsa_recurrent_forward_layers(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0);
+/* The same for samples with lengths or resets. spans NULL: they have none. */
+bppsa_status bppsa_recurrent_forward_spans(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0,
+                                           const bppsa_spans *spans);
+/* Checks resets as a forward pass of `batch` samples does, so that parts of a sequence can find the same before one of them waits
+ * for another. NULL: none. ERR_SHAPE; ERR_ARGUMENT: a value other than 0 and 1, other memory than they are expected in, or a
+ * network that takes none. */
+bppsa_status bppsa_recurrent_check_resets(const bppsa_model *model, int64_t batch, const bppsa_view *resets);
 bppsa_status bppsa_recurrent_backward_layers(bppsa_model *model, const bppsa_view *seed);
 /* The gradients of the top layer's states 1 .. T, *gradients [T,b,S] (borrowed, until the next pass), for a seed as above.
  * Sets no gradient of a parameter. ERR_SHAPE; ERR_ARGUMENT: no forward pass yet; ERR_UNSUPPORTED: samples have lengths,
@@ -197,8 +204,8 @@ bppsa_status bppsa_recurrent_init(bppsa_model *model, bppsa_init init, uint64_t 
 
 /* Finds the architecture that a set of named tensors describes (PREFIX: "rnn" with gates 1, "gru" with gates 3): sets input,
  * hidden, layers, classes, no_bias, bidirectional, reset_state and dtype of *config and leaves the rest. With no_head it does not
- * look for the tensors of a head, and classes stays as it is. `where` names the source. ERR_FORMAT: a tensor is missing; ERR_SHAPE: shapes
- * disagree with each other; ERR_UNSUPPORTED: dtypes other than f32 and f64, projections.
+ * look for the tensors of a head, and classes stays as it is. `where` names the source. ERR_FORMAT: a tensor is missing;
+ * ERR_SHAPE: shapes disagree with each other; ERR_UNSUPPORTED: dtypes other than f32 and f64, projections.
  */
 bppsa_status bppsa_recurrent_infer(const char *where, const char *prefix, int64_t gates, int64_t count,
                                    const bppsa_named_view *tensors, bppsa_recurrent_config *config);

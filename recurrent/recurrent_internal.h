@@ -234,10 +234,9 @@ typedef struct {
 /* Parameter `which` of a layer, or of the head, which is layer L·D. A bias that the network does not have is 0, and its gradient
  * belongs to no parameter. */
 static inline const bppsa_parameter *bppsa_recurrent_parameter(const recurrent_network *n, int64_t layer, int64_t which) {
-  return which >= B_IH && n->zeros != NULL
-             ? &n->zeros[2 * layer + which - B_IH]
-             : &n->base.parameters[bppsa_recurrent_first_parameter(&n->config) +
-                                   layer * bppsa_recurrent_layer_parameters(&n->config) + which];
+  return which >= B_IH && n->zeros != NULL ? &n->zeros[2 * layer + which - B_IH]
+                                           : &n->base.parameters[bppsa_recurrent_first_parameter(&n->config) +
+                                                                 layer * bppsa_recurrent_layer_parameters(&n->config) + which];
 }
 
 /* Cuts the layer's biases for its forward pass on a CPU, and gives them to a block of it. n->bias begins with the one that is added
@@ -433,9 +432,8 @@ void bppsa_resets_begin_rows(const recurrent_network *n, int64_t l, const recurr
 
 /* The row [S] of layer l, of a pair h in front of c; NULL: 0. */
 static inline const void *bppsa_reset_state_of(const recurrent_network *n, int64_t l) {
-  return n->config.reset_state
-             ? bppsa_recurrent_offset(n, n->base.parameters[0].value.data, l * bppsa_recurrent_state_size(n))
-             : NULL;
+  return n->config.reset_state ? bppsa_recurrent_offset(n, n->base.parameters[0].value.data, l * bppsa_recurrent_state_size(n))
+                               : NULL;
 }
 /* Writes h (or c) of it to a row [H]. */
 void bppsa_reset_state_write(const recurrent_network *n, int64_t l, bool cells, void *row);

@@ -116,7 +116,7 @@ bppsa_status bppsa_resets_visit(recurrent_network *n, bppsa_recurrent_visit visi
 }
 
 void bppsa_resets_free(recurrent_network *n) {
-  void *const own[] = {n->resets.mask, n->resets.any,      n->resets.h,   n->resets.c,
+  void *const own[] = {n->resets.mask, n->resets.any,      n->resets.h,      n->resets.c,
                        n->resets.sums, n->resets.injected, n->resets.scratch};
   for (size_t i = 0; i < sizeof own / sizeof *own; ++i) {
     bppsa_free(own[i]);

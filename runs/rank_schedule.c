@@ -83,7 +83,8 @@ static bppsa_status check(const bppsa_rank_schedule *s, const bppsa_network *net
                   "whose layers compute step by step", "sequential or auto"},
                  {config->steps.dropout > 0, "--dropout", "whose layers run without it", "0"},
                  {config->steps.lengths, "--lengths", "whose samples have one length", "none"},
-                 {config->steps.resets, "--resets", "whose samples do not begin anew", "none"}};
+                 {config->steps.resets, "--resets", "whose samples do not begin anew", "none"},
+                 {config->steps.reset_state, "--reset-state learned", "whose samples do not begin anew", "zeros"}};
   for (size_t i = 0; i < sizeof refused / sizeof *refused; ++i) {
     char text[ASKED];
     if (refused[i].given) {

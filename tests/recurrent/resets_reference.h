@@ -86,9 +86,7 @@ static inline void affine_back(const sample_run *s, int64_t w, int64_t b, int64_
 static inline void enter_step(const sample_run *s, int64_t side, int64_t k, double *before, double *px, double *ph) {
   const int64_t layer = side / s->sides;
   for (int64_t i = 0; i < s->size; ++i) {
-    before[i] = !is_anew(s, side, k)         ? state_of(s, side, k)[i]
-                : s->r->config.reset_state ? number(s, 0, side * s->size + i)
-                                           : 0;
+    before[i] = !is_anew(s, side, k) ? state_of(s, side, k)[i] : s->r->config.reset_state ? number(s, 0, side * s->size + i) : 0;
   }
   affine(s, parameter_of(s, side, 0), parameter_of(s, side, 2), s->gates, width_of(s, layer),
          row_of(s, s->in, layer, time_of(s, side, k)), px);
