@@ -309,6 +309,7 @@ static bppsa_status part_layer(recurrent_network *n, int64_t l) {
   const layer_products of = products_of(n, l);
   bppsa_layers_pad_weights(n, l);
   BPPSA_TRY(bppsa_back_part_layer(n, l, of.x));
+  bppsa_reset_state_finish(n, l);
   const recurrent_products p = {of.from_x,     of.from_h, of.x, before_all(n, l), n->pre, bppsa_layers_whole(n).delta_h,
                                 shared_bias(n)};
   return bppsa_back_sum_layer(n, l, &p);
@@ -339,7 +340,9 @@ bppsa_status bppsa_layers_backward(recurrent_network *n, int64_t l) {
   if (!bppsa_back_is_part(n)) {
     finish_layer(n, l);
   }
-  bppsa_reset_state_finish(n, l);
+  if (!bppsa_back_is_part(n)) {
+    bppsa_reset_state_finish(n, l);
+  }
   if (c->part.first == 0) { /* elsewhere this step is one of many, and has been treated as such */
     clear_cuts(n, l);
   }

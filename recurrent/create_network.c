@@ -82,10 +82,6 @@ static bppsa_status check_config(const bppsa_recurrent_config *c) {
   if (c->lengths && c->forward.kind == BPPSA_FORWARD_SPECULATIVE) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "lengths of samples in a speculative forward pass, expected a sequential one");
   }
-  if (c->reset_state && c->part.seq_len != 0 && c->method.backward == BPPSA_BACKWARD_SPECULATIVE) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
-                      "a learned reset state in a speculative backward pass of a part of a sequence, expected bp or scan");
-  }
   if (c->bidirectional && (c->part.seq_len != 0 || c->ends.before != NULL || c->ends.after != NULL)) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "two directions in a part of a sequence, expected a network with all steps");
   }
@@ -406,8 +402,8 @@ static bppsa_status make(const bppsa_recurrent_config *config, const bppsa_cell 
   if (config->resets && bppsa_device_get_kind(device) != BPPSA_CPU) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "resets of samples on a GPU, expected a CPU");
   }
-  const bool part = config->part.seq_len != 0 || config->ends.before != NULL || config->ends.after != NULL ||
-                    config->factory.create != NULL;
+  const bool part =
+      config->part.seq_len != 0 || config->ends.before != NULL || config->ends.after != NULL || config->factory.create != NULL;
   if (config->resets && part && bppsa_device_get_kind(device) != BPPSA_CPU) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "resets of samples in a part of a sequence on a GPU, expected a CPU");
   }

@@ -168,7 +168,7 @@ typedef struct {
   void *ends;                 /* [B][H], the last states of the top layer, in the caller's order */
 } recurrent_ragged;
 
-/* Samples that begin anew (resets.c, reset_state.c). Arrays are NULL where the network takes no resets, the last three where it
+/* Samples that begin anew (resets.c, reset_state.c). Arrays are NULL where the network takes no resets, the last four where it
  * learns no reset state. A part of a sequence has the masks of all steps, T. */
 typedef struct {
   bool active;    /* a sample of the present batch begins anew */
@@ -177,6 +177,7 @@ typedef struct {
   void *h, *c;    /* [2][B][H], copies of the states in front of and behind a step that resets some; c of a pair */
   void *injected; /* [B][S], copies of u in front of such a step */
   double *sums;   /* [B][C][S], parts of the gradient of a layer's reset state; C: chunks of the speculative pass, or 1 */
+  void *terms;    /* instead of them in a part of a sequence whose backward pass is speculative: [T][B][S] of its own steps */
   void *scratch;  /* of a scan: [threads], the arrays of a group of steps */
 } recurrent_resets;
 
@@ -441,12 +442,14 @@ void bppsa_reset_state_write(const recurrent_network *n, int64_t l, bool cells, 
 void bppsa_reset_state_begin(const recurrent_network *n);
 /* Adds the gradient [S] of the state in front of a step at which the sample at a place begins anew; chunk: that of the speculative
  * pass, otherwise 0. Samples and chunks may be added at the same time. */
-void bppsa_reset_state_add(const recurrent_network *n, int64_t place, int64_t chunk, const void *gradient);
+void bppsa_reset_state_add(const recurrent_network *n, int64_t step, int64_t place, int64_t chunk, const void *gradient);
 /* Behind a scan, which has none of these gradients: computes them from those of the states behind the steps, and adds them. */
 void bppsa_reset_state_carry(const recurrent_network *n, int64_t l);
 /* Adds g_0 of the samples that begin anew in front of the first step, unless a scan has computed the layer, and writes the
- * gradient of layer l's reset state. */
+ * gradient of layer l's reset state; where there are terms, bppsa_back_sum_layer does. */
 void bppsa_reset_state_finish(const recurrent_network *n, int64_t l);
+/* Adds the terms of the network's own steps first .. end - 1 to a sum [S], in the order of time. */
+void bppsa_reset_state_sum(const recurrent_network *n, int64_t l, int64_t first, int64_t end, void *sum);
 bppsa_status bppsa_reset_state_visit(recurrent_network *n, bool scans, bppsa_recurrent_visit visit, int64_t *bytes);
 
 /* ---- two directions (directions.c) ---- */

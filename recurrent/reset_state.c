@@ -9,7 +9,8 @@
  * differences as well. A scan takes Jᵀ as 0 there; behind it the terms are computed from g_t, some steps of a sample at once.
  *
  * Terms are added in double, those of a sample (in a chunk) one after the other from the last step to the first, then the samples
- * in their order. So the bits do not depend on threads. */
+ * in their order. So the bits do not depend on threads. A part of a sequence whose backward pass is speculative keeps the terms,
+ * and adds them up in blocks of steps as the weight gradients (back_sums.c), so that the bits do not depend on the parts. */
 #include <string.h>
 
 #include "core/base/alloc.h"
@@ -35,15 +36,32 @@ void bppsa_reset_state_write(const recurrent_network *n, int64_t l, bool cells, 
 
 /* ---- the sums ---- */
 
+/* Has the network terms instead of sums? */
+static bool keeps_terms(const recurrent_network *n) {
+  return n->config.reset_state && bppsa_back_is_part(n);
+}
+
+static void *term_of(const recurrent_network *n, int64_t step, int64_t place) {
+  const int64_t row = (step - n->config.part.first) * n->batch + place;
+  return bppsa_recurrent_offset(n, n->resets.terms, row * bppsa_recurrent_state_size(n));
+}
+
 void bppsa_reset_state_begin(const recurrent_network *n) {
-  if (n->config.reset_state) {
-    memset(n->resets.sums, 0, (size_t)(n->batch * chunks_of(n) * bppsa_recurrent_state_size(n)) * sizeof(double));
+  const int64_t size = bppsa_recurrent_state_size(n);
+  if (keeps_terms(n)) {
+    memset(n->resets.terms, 0, (size_t)(n->config.seq_len * n->batch * size * layers_size_of(n)));
+  } else if (n->config.reset_state) {
+    memset(n->resets.sums, 0, (size_t)(n->batch * chunks_of(n) * size) * sizeof(double));
   }
 }
 
-void bppsa_reset_state_add(const recurrent_network *n, int64_t place, int64_t chunk, const void *gradient) {
+void bppsa_reset_state_add(const recurrent_network *n, int64_t step, int64_t place, int64_t chunk, const void *gradient) {
   const int64_t size = bppsa_recurrent_state_size(n);
   if (!n->config.reset_state) {
+    return;
+  }
+  if (keeps_terms(n)) {
+    bppsa_back_add(n, size, gradient, term_of(n, step, place));
     return;
   }
   double *sum = n->resets.sums + (place * chunks_of(n) + chunk) * size;
@@ -59,15 +77,25 @@ void bppsa_reset_state_finish(const recurrent_network *n, int64_t l) {
   }
   for (int64_t b = 0; n->layers[l].scan == NULL && n->config.part.first == 0 && b < n->batch; ++b) {
     if (bppsa_resets_at(n, l, 0, b)) {
-      bppsa_reset_state_add(n, b, 0, bppsa_recurrent_offset(n, n->g, b * size));
+      bppsa_reset_state_add(n, 0, b, 0, bppsa_recurrent_offset(n, n->g, b * size));
     }
   }
-  for (int64_t i = 0; i < size; ++i) {
-    double sum = 0;
-    for (int64_t r = 0; r < rows; ++r) {
-      sum += n->resets.sums[r * size + i];
+  double *sums = n->resets.sums;
+  for (int64_t i = size; !keeps_terms(n) && i < rows * size; ++i) {
+    sums[i % size] += sums[i];
+  }
+  for (int64_t i = 0; !keeps_terms(n) && i < size; ++i) {
+    bppsa_view_set(&n->base.parameters[0].gradient, l * size + i, sums[i]);
+  }
+}
+
+void bppsa_reset_state_sum(const recurrent_network *n, int64_t l, int64_t first, int64_t end, void *sum) {
+  for (int64_t step = n->config.part.first + first; step < n->config.part.first + end; ++step) {
+    for (int64_t b = 0; b < n->batch; ++b) {
+      if (bppsa_resets_at(n, l, step, b)) {
+        bppsa_back_add(n, bppsa_recurrent_state_size(n), term_of(n, step, b), sum);
+      }
     }
-    bppsa_view_set(&n->base.parameters[0].gradient, l * size + i, sum);
   }
 }
 
@@ -76,7 +104,7 @@ void bppsa_reset_state_finish(const recurrent_network *n, int64_t l) {
 /* A worker's arrays of a group: rows [GROUP] of each step, or of the state in front of it and behind it. */
 typedef struct {
   void *g, *h, *c, *saved, *delta_x, *delta_h;
-  int64_t count;
+  int64_t steps[GROUP], count; /* steps: of the layer's walk */
 } group;
 
 typedef struct {
@@ -111,6 +139,7 @@ static void gather(const carry_pass *p, group *g, int64_t step, int64_t row, int
   const recurrent_network *n = p->n;
   const recurrent_layer *layer = &n->layers[p->layer];
   const int64_t hidden = n->config.hidden, i = g->count++, first = n->batch - samples;
+  g->steps[i] = n->config.part.first + step;
   const int64_t behind = n->batch + row - first + place; /* of the state behind the step */
   bppsa_reset_state_write(n, p->layer, false, bppsa_recurrent_offset(n, g->h, i * hidden));
   copy_row(n, layer->h, behind, hidden, g->h, GROUP + i);
@@ -146,7 +175,7 @@ static void compute(const carry_pass *p, group *g, int64_t place) {
   n->cell->backward[n->config.dtype == BPPSA_F64](&block);
   bppsa_flush_end(mode);
   for (int64_t i = 0; i < g->count; ++i) {
-    bppsa_reset_state_add(n, place, 0, bppsa_recurrent_offset(n, g->g, i * bppsa_recurrent_state_size(n)));
+    bppsa_reset_state_add(n, g->steps[i], place, 0, bppsa_recurrent_offset(n, g->g, i * bppsa_recurrent_state_size(n)));
   }
   g->count = 0;
 }
@@ -186,14 +215,18 @@ void bppsa_reset_state_carry(const recurrent_network *n, int64_t l) {
 /* ---- memory ---- */
 
 bppsa_status bppsa_reset_state_visit(recurrent_network *n, bool scans, bppsa_recurrent_visit visit, int64_t *bytes) {
+  const bppsa_recurrent_config *c = &n->config;
   int64_t rows, reals, sums;
-  if (!n->config.reset_state) {
+  if (!c->reset_state) {
     return BPPSA_OK;
   }
-  if (!bppsa_mul(n->config.batch, chunks_of(n), &rows) || !bppsa_mul(rows, bppsa_recurrent_state_size(n), &reals) ||
+  if (keeps_terms(n)) {
+    return bppsa_recurrent_visit_array(n, visit, c->seq_len, c->batch, bppsa_recurrent_state_size(n), &n->resets.terms, bytes);
+  }
+  if (!bppsa_mul(c->batch, chunks_of(n), &rows) || !bppsa_mul(rows, bppsa_recurrent_state_size(n), &reals) ||
       !bppsa_mul(reals, (int64_t)sizeof(double), &sums)) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "reset state: the gradient's sums of %lld samples do not fit in 64 bits",
-                      (long long)n->config.batch);
+                      (long long)c->batch);
   }
   BPPSA_TRY(visit((void **)&n->resets.sums, sums, bytes));
   return scans ? bppsa_recurrent_visit_array(n, visit, n->threads, 1, group_reals(n), &n->resets.scratch, bytes) : BPPSA_OK;

@@ -116,8 +116,8 @@ bppsa_status bppsa_resets_visit(recurrent_network *n, bppsa_recurrent_visit visi
 }
 
 void bppsa_resets_free(recurrent_network *n) {
-  void *const own[] = {n->resets.mask, n->resets.any,      n->resets.h,      n->resets.c,
-                       n->resets.sums, n->resets.injected, n->resets.scratch};
+  void *const own[] = {n->resets.mask,     n->resets.any,  n->resets.h,     n->resets.c,
+                       n->resets.injected, n->resets.sums, n->resets.terms, n->resets.scratch};
   for (size_t i = 0; i < sizeof own / sizeof *own; ++i) {
     bppsa_free(own[i]);
   }
@@ -184,7 +184,7 @@ void bppsa_resets_end(const recurrent_network *n, const recurrent_reset_step *s)
     const size_t state = bytes_of(n, bppsa_recurrent_state_size(n)), at = (size_t)s->first * state;
     for (int64_t i = 0; n->config.reset_state && i < s->count; ++i) {
       if (block_mask(n, s)[i]) {
-        bppsa_reset_state_add(n, n->batch - s->samples + s->first + i, 0, (const char *)s->g + at + (size_t)i * state);
+        bppsa_reset_state_add(n, s->step, n->batch - s->samples + s->first + i, 0, (const char *)s->g + at + (size_t)i * state);
       }
     }
     replace_rows(block_mask(n, s), s->count, state, s->injected ? (const char *)n->resets.injected + at : NULL,

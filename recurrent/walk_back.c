@@ -87,7 +87,7 @@ static bool at_reset(const bppsa_back_walk *w, const bppsa_back_lane *l, int64_t
 /* The gradient of the reset state gets that of the state in front of the lane's latest step, step s of the window. */
 static void add_to_reset_state(const bppsa_back_walk *w, const group *g, const bppsa_back_lane *l, int64_t s, int64_t index) {
   if (w->n->config.reset_state && l->kind != BPPSA_BACK_PROBE && at_reset(w, l, 0)) {
-    bppsa_reset_state_add(w->n, l->sample, l->chunk, window_row(w, g, g->carried, s, index, w->state));
+    bppsa_reset_state_add(w->n, l->at - 1, l->sample, l->chunk, window_row(w, g, g->carried, s, index, w->state));
   }
 }
 
