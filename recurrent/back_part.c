@@ -473,6 +473,7 @@ bppsa_status bppsa_back_part_layer(recurrent_network *n, int64_t l, const void *
     BPPSA_TRY(speculate(n, l, x, &done));
     if (!done) {
       bppsa_back_given_up(n);
+      bppsa_reset_state_begin(n);
     }
   }
   return done ? BPPSA_OK : propagate(n, l);

@@ -10,7 +10,7 @@
 #include "core/compute/pool.h"
 #include "recurrent/recurrent_internal.h"
 
-/* The sums of a layer: of W_ih or W_lin, then of W_hh. */
+/* The sums of a layer: of W_ih or W_lin, then of W_hh, and of a reset state. */
 typedef struct {
   recurrent_network *n;
   const recurrent_products *p;
@@ -18,7 +18,9 @@ typedef struct {
   int64_t begun;       /* the first of them that begins here */
   bool one;            /* of the head, with a loss on the last step: it has rows of that step alone */
   int64_t from_x;      /* reals of one block's sums of W_ih or W_lin */
-  int64_t all;         /* with those of W_hh */
+  int64_t weights;     /* with those of W_hh */
+  int64_t all;         /* with those of a reset state */
+  int64_t layer;
 } layer_sums;
 
 static int64_t first_step(const recurrent_network *n, int64_t block) {
@@ -38,6 +40,10 @@ static int64_t layer_reals(int64_t out, int64_t input, int64_t hidden) {
 
 static void *sums_of(const layer_sums *s, int64_t block, bool hidden) {
   return bppsa_recurrent_offset(s->n, s->n->back.part.sums, (block - s->first) * s->all + (hidden ? s->from_x : 0));
+}
+
+static void *reset_sums_of(const layer_sums *s, int64_t block) {
+  return bppsa_recurrent_offset(s->n, s->n->back.part.sums, (block - s->first) * s->all + s->weights);
 }
 
 /* Adds rows to a product's sums, in the order of time. Runs stay in a cache, and are too short for BLAS, whose bits depend on
@@ -65,6 +71,9 @@ static void add_steps(const layer_sums *s, int64_t block) {
   if (p->h != NULL) {
     add_rows(n, &p->from_h, row, count, p->delta_h, p->h, p->shared, sums_of(s, block, true));
   }
+  if (s->all > s->weights) {
+    bppsa_reset_state_sum(n, s->layer, from - first, to - first, reset_sums_of(s, block));
+  }
 }
 
 static void sum_blocks(const void *context, int32_t worker, int64_t first, int64_t end) {
@@ -90,6 +99,17 @@ static bppsa_status give(const recurrent_network *n, int64_t block, const bppsa_
              : BPPSA_OK;
 }
 
+/* Gives the gradient of a layer's row of the reset state on. */
+static bppsa_status give_reset_state(const layer_sums *s, int64_t block) {
+  const recurrent_network *n = s->n;
+  const bppsa_parameter *parameter = &n->base.parameters[0];
+  const int64_t size = bppsa_recurrent_state_size(n);
+  memset(parameter->gradient.data, 0, bppsa_view_bytes(&parameter->gradient));
+  memcpy(bppsa_recurrent_offset(n, parameter->gradient.data, s->layer * size), reset_sums_of(s, block),
+         (size_t)size * bppsa_dtype_size(n->config.dtype));
+  return give(n, block, parameter);
+}
+
 /* Turns a block's sums into gradients. */
 static bppsa_status finish(const layer_sums *s, int64_t l, int64_t block) {
   recurrent_network *n = s->n;
@@ -109,7 +129,8 @@ static bppsa_status finish(const layer_sums *s, int64_t l, int64_t block) {
   bppsa_linear_finish(&from_h, w_hh->gradient.data, n->cell->split ? b_hh->gradient.data : NULL, sums_of(s, block, true));
   memcpy(b_hh->gradient.data, b_ih->gradient.data, (size_t)p->shared * bppsa_dtype_size(n->config.dtype));
   BPPSA_TRY(give(n, block, w_hh));
-  return give(n, block, b_hh);
+  BPPSA_TRY(give(n, block, b_hh));
+  return s->all > s->weights ? give_reset_state(s, block) : BPPSA_OK;
 }
 
 bppsa_status bppsa_back_sum_layer(recurrent_network *n, int64_t l, const recurrent_products *p) {
@@ -120,10 +141,12 @@ bppsa_status bppsa_back_sum_layer(recurrent_network *n, int64_t l, const recurre
                   .first = bppsa_cut_part(all, part->blocks, first),
                   .last = bppsa_cut_part(all, part->blocks, end - 1),
                   .one = p->h == NULL && !n->config.loss_all,
-                  .from_x = reals_of(&p->from_x)};
+                  .from_x = reals_of(&p->from_x),
+                  .layer = l};
   const bool comes = !s.one && first_step(n, s.first) < first, goes = !s.one && first_step(n, s.last + 1) > end;
   s.begun = s.first + comes;
-  s.all = s.from_x + (p->h != NULL ? reals_of(&p->from_h) : 0);
+  s.weights = s.from_x + (p->h != NULL ? reals_of(&p->from_h) : 0);
+  s.all = s.weights + (p->h != NULL && n->config.reset_state ? bppsa_recurrent_state_size(n) : 0);
   const bool early = s.last >= s.begun; /* the last block's sums do not wait for others */
   bppsa_parallel_for(n->threads, s.last - s.begun + 1, bppsa_loop_work(2 * (double)p->from_x.rows * (double)s.all, 0), sum_blocks,
                      &s);
@@ -145,8 +168,10 @@ bppsa_status bppsa_back_sums_visit(recurrent_network *n, bppsa_recurrent_visit v
                 blocks = bppsa_cut_part(all, c->part.blocks, c->part.first + c->seq_len - 1) -
                          bppsa_cut_part(all, c->part.blocks, c->part.first) + 1;
   const int64_t input = c->layers > 1 && c->hidden > c->input ? c->hidden : c->input;
-  const int64_t layer = layer_reals(gates, input, c->hidden), head = layer_reals(c->classes, c->hidden, 0);
-  if (layer < 0 || head < 0) {
+  const int64_t weights = layer_reals(gates, input, c->hidden), head = layer_reals(c->classes, c->hidden, 0),
+                reset_state = c->reset_state ? bppsa_recurrent_state_size(n) : 0;
+  int64_t layer;
+  if (weights < 0 || head < 0 || __builtin_add_overflow(weights, reset_state, &layer)) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "%s: the weight gradients' sums do not fit in 64 bits", n->cell->name);
   }
   return bppsa_recurrent_visit_array(n, visit, 1, blocks, layer > head ? layer : head, &n->back.part.sums, bytes);
