@@ -135,10 +135,9 @@ struct bppsa_python_layer {
   bppsa_device *device;
   bppsa_model *model;
   bppsa_recurrent_config config;
-  int64_t tape;          /* numbers */
-  bool pair;             /* the state is (h, c), kept as [B,2H] with h in front of c */
-  void *first;           /* of a pair: the initial state [B,2H], in the device's memory */
-  const void *last_cell; /* during a backward pass: the gradient of c_T [B,H], or NULL for zeros */
+  int64_t tape; /* numbers */
+  bool pair;    /* the state is (h, c), kept as [B,2H] with h in front of c */
+  void *first;  /* of a pair: the initial state [B,2H], in the device's memory */
 };
 
 static bppsa_view view_of(const bppsa_python_layer *layer, const void *data, int32_t ndim, const int64_t *shape) {
@@ -171,29 +170,18 @@ static bppsa_status get_half(const bppsa_python_layer *layer, void *to, const vo
   return bppsa_memory_queue_copy(layer->device, to, row, (const char *)states + half * row, 2 * row, row, layer->config.batch);
 }
 
-/* Puts the gradient of c_T into the second halves of g_T. */
-static bppsa_status add_last_cell(void *context, int64_t number, void *g) {
-  const bppsa_python_layer *layer = context;
-  (void)number;
-  return layer->last_cell == NULL
-             ? BPPSA_OK
-             : put_half(layer, (char *)g + 2 * layer->config.seq_len * half_bytes(layer), 1, layer->last_cell);
-}
-
 static bppsa_status make_layer(const bppsa_cell *cell, int64_t threads, int32_t gpu, void *stream, bppsa_python_layer *layer) {
   layer->pair = cell->pair;
   BPPSA_TRY(open_device(threads, gpu, stream, &layer->device));
-  if (cell->pair) {
-    layer->config.ends = (bppsa_recurrent_ends){.context = layer, .before = add_last_cell};
-  }
   BPPSA_TRY(bppsa_recurrent_create(&layer->config, cell, layer->device, &layer->model));
   BPPSA_TRY(bppsa_recurrent_tape_size(layer->model, &layer->tape));
   return cell->pair ? bppsa_memory_alloc(layer->device, 2 * half_bytes(layer), &layer->first) : BPPSA_OK;
 }
 
 bppsa_status bppsa_python_layer_create(const char *cell, const char *method, const char *forward, int relu, int f64,
-                                       const int64_t sizes[4], int input_gradients, int64_t threads, int32_t gpu, void *stream,
-                                       int64_t chunks, int64_t warm_up, double tolerance, bppsa_python_layer **layer) {
+                                       const int64_t sizes[4], int input_gradients, int lengths, int resets, int64_t threads,
+                                       int32_t gpu, void *stream, int64_t chunks, int64_t warm_up, double tolerance,
+                                       bppsa_python_layer **layer) {
   const bppsa_network_kind *kind = bppsa_network_kind_find(cell);
   bppsa_recurrent_config config = bppsa_recurrent_config_default();
   if (kind == NULL || kind->cell == NULL) {
@@ -209,6 +197,8 @@ bppsa_status bppsa_python_layer_create(const char *cell, const char *method, con
   config.dtype = f64 ? BPPSA_F64 : BPPSA_F32;
   config.nonlinearity = relu ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
   config.input_gradients = input_gradients;
+  config.lengths = lengths;
+  config.resets = resets;
   config.speculation = (bppsa_backward_method){.chunks = chunks, .warm_up = warm_up, .tolerance = tolerance};
   BPPSA_TRY(bppsa_gradient_method_parse(method, &config.method));
   BPPSA_TRY(bppsa_forward_parse(forward, &config.forward.kind));
@@ -252,10 +242,16 @@ int64_t bppsa_python_layer_tape(const bppsa_python_layer *layer) {
 }
 
 /* Tells the model everything that its next pass reads beside a state or a seed. output: of a forward pass, otherwise NULL. */
-static bppsa_status begin_pass(const bppsa_python_layer *layer, const bppsa_view *x,
+static bppsa_status begin_pass(const bppsa_python_layer *layer, const bppsa_view *x, const void *const spans[2],
                                const void *const weights[BPPSA_PYTHON_WEIGHTS], const void *tape, const bppsa_view *output) {
   const bppsa_view view = view_of(layer, tape, 1, &layer->tape);
   BPPSA_TRY(bppsa_recurrent_use_tape(layer->model, x, &view, output));
+  if (spans != NULL) {
+    bppsa_view resets = view_of(layer, spans[1], 2, (int64_t[]){layer->config.seq_len, layer->config.batch});
+    resets.dtype = BPPSA_U8;
+    BPPSA_TRY(bppsa_recurrent_use_spans(layer->model,
+                                        &(bppsa_spans){.lengths = spans[0], .resets = spans[1] != NULL ? &resets : NULL}));
+  }
   return put_weights(layer, weights);
 }
 
@@ -264,14 +260,28 @@ static bppsa_view input_view(const bppsa_python_layer *layer, const void *x) {
   return view_of(layer, x, 3, (int64_t[]){c->seq_len, c->batch, c->input});
 }
 
-bppsa_status bppsa_python_layer_forward(bppsa_python_layer *layer, const void *x, const void *const first[2],
-                                        const void *const weights[BPPSA_PYTHON_WEIGHTS], void *tape, void *const last[2],
-                                        void *output) {
+/* Copies each sample's last row of the states [T,B,H]. lengths: NULL where all samples have T steps; otherwise in host memory, as
+ * the states are. */
+static bppsa_status copy_last(const bppsa_python_layer *layer, void *last, const void *states, const int64_t *lengths) {
   const bppsa_recurrent_config *c = &layer->config;
-  const int64_t half = half_bytes(layer), final = (c->seq_len - 1) * half, states[] = {c->seq_len, c->batch, c->hidden};
+  const int64_t half = half_bytes(layer), row = row_bytes(layer);
+  if (lengths == NULL) {
+    return copy(layer, last, (const char *)states + (c->seq_len - 1) * half, half);
+  }
+  for (int64_t b = 0; b < c->batch; ++b) {
+    memcpy((char *)last + b * row, (const char *)states + (lengths[b] - 1) * half + b * row, (size_t)row);
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_python_layer_forward(bppsa_python_layer *layer, const void *x, const void *const spans[2],
+                                        const void *const first[2], const void *const weights[BPPSA_PYTHON_WEIGHTS], void *tape,
+                                        void *const last[2], void *output, void *cells) {
+  const bppsa_recurrent_config *c = &layer->config;
+  const int64_t states[] = {c->seq_len, c->batch, c->hidden}, *lengths = spans != NULL ? spans[0] : NULL;
   const bppsa_view input = input_view(layer, x), to = view_of(layer, output, 3, states);
-  bppsa_view start = {.data = NULL}, h, cells;
-  BPPSA_TRY(begin_pass(layer, &input, weights, tape, &to));
+  bppsa_view start = {.data = NULL}, found;
+  BPPSA_TRY(begin_pass(layer, &input, spans, weights, tape, &to));
   if (first != NULL) {
     start = view_of(layer, layer->pair ? layer->first : first[0], 3, (int64_t[]){1, c->batch, (layer->pair ? 2 : 1) * c->hidden});
     for (int i = 0; layer->pair && i < 2; ++i) {
@@ -279,11 +289,11 @@ bppsa_status bppsa_python_layer_forward(bppsa_python_layer *layer, const void *x
     }
   }
   BPPSA_TRY(bppsa_recurrent_forward_layers(layer->model, &input, first != NULL ? &start : NULL));
-  BPPSA_TRY(bppsa_recurrent_states(layer->model, 0, &h));
-  BPPSA_TRY(copy(layer, last[0], (char *)h.data + final, half));
+  BPPSA_TRY(copy_last(layer, last[0], output, lengths));
   if (layer->pair) {
-    BPPSA_TRY(bppsa_recurrent_cell_states(layer->model, 0, &cells));
-    BPPSA_TRY(copy(layer, last[1], (char *)cells.data + final, half));
+    BPPSA_TRY(bppsa_recurrent_cell_states(layer->model, 0, &found));
+    BPPSA_TRY(copy_last(layer, last[1], found.data, lengths));
+    BPPSA_TRY(cells != NULL ? copy(layer, cells, found.data, c->seq_len * half_bytes(layer)) : BPPSA_OK);
   }
   return BPPSA_OK;
 }
@@ -305,14 +315,17 @@ static bppsa_status get_input_gradients(const bppsa_python_layer *layer, void *d
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_python_layer_backward(bppsa_python_layer *layer, const void *x,
+bppsa_status bppsa_python_layer_backward(bppsa_python_layer *layer, const void *x, const void *const spans[2],
                                          const void *const weights[BPPSA_PYTHON_WEIGHTS], const void *tape, const void *seed,
-                                         const void *last_cell, void *const gradients[BPPSA_PYTHON_WEIGHTS], void *dx,
+                                         const void *const of_cells[2], void *const gradients[BPPSA_PYTHON_WEIGHTS], void *dx,
                                          void *const of_first[2]) {
   const bppsa_recurrent_config *c = &layer->config;
-  const bppsa_view input = input_view(layer, x), states = view_of(layer, seed, 3, (int64_t[]){c->seq_len, c->batch, c->hidden});
-  BPPSA_TRY(begin_pass(layer, &input, weights, tape, NULL));
-  layer->last_cell = last_cell;
+  const int64_t shape[] = {c->seq_len, c->batch, c->hidden};
+  const bppsa_view input = input_view(layer, x), states = view_of(layer, seed, 3, shape);
+  const bool all = of_cells[1] != NULL;
+  const bppsa_view cells = view_of(layer, of_cells[all], all ? 3 : 2, all ? shape : shape + 1);
+  BPPSA_TRY(begin_pass(layer, &input, spans, weights, tape, NULL));
+  BPPSA_TRY(cells.data != NULL ? bppsa_recurrent_seed_cells(layer->model, &cells) : BPPSA_OK);
   BPPSA_TRY(bppsa_recurrent_backward_layers(layer->model, &states));
   BPPSA_TRY(get_input_gradients(layer, dx, of_first));
   for (int i = 0; i < BPPSA_PYTHON_WEIGHTS; ++i) {

@@ -49,27 +49,31 @@ void bppsa_python_scan_destroy(bppsa_python_scan *scan);
 typedef struct bppsa_python_layer bppsa_python_layer;
 
 /* One layer of the cell "rnn", "gru", .. without a head. sizes: T, B, I, H. method: the text form of a gradient method
- * (scan/method.h). forward: how states are computed (recurrent/parallel_forward.h). threads, gpu, stream: as above. chunks,
- * warm_up, tolerance: of the method "speculative" (recurrent/parallel_backward.h); 0, -1 and -1 leave them open. ERR_ARGUMENT: no
- * such cell; ERR_* of bppsa_recurrent_create and bppsa_device_on_stream. */
+ * (scan/method.h). forward: how states are computed (recurrent/parallel_forward.h). lengths, resets: passes may be given them.
+ * threads, gpu, stream: as above. chunks, warm_up, tolerance: of the method "speculative" (recurrent/parallel_backward.h); 0, -1
+ * and -1 leave them open. ERR_ARGUMENT: no such cell; ERR_* of bppsa_recurrent_create and bppsa_device_on_stream. */
 bppsa_status bppsa_python_layer_create(const char *cell, const char *method, const char *forward, int relu, int f64,
-                                       const int64_t sizes[4], int input_gradients, int64_t threads, int32_t gpu, void *stream,
-                                       int64_t chunks, int64_t warm_up, double tolerance, bppsa_python_layer **layer);
+                                       const int64_t sizes[4], int input_gradients, int lengths, int resets, int64_t threads,
+                                       int32_t gpu, void *stream, int64_t chunks, int64_t warm_up, double tolerance,
+                                       bppsa_python_layer **layer);
 /* The numbers in a tape: what a forward pass leaves for its backward passes, in an array of the caller's. Between two passes the
  * layer keeps nothing that the next one reads. */
 int64_t bppsa_python_layer_tape(const bppsa_python_layer *layer);
-/* x: [T,B,I]. first: h_0 and of an LSTM c_0, [B,H] each, or NULL for zeros. weights: W_ih [G·H,I], W_hh [G·H,H], b_ih, b_hh
- * [G·H]; NULL for zeros. The pass writes the tape, h_T and an LSTM's c_T to last, and h_1 .. h_T [T,B,H] to output. */
-bppsa_status bppsa_python_layer_forward(bppsa_python_layer *layer, const void *x, const void *const first[2],
-                                        const void *const weights[BPPSA_PYTHON_WEIGHTS], void *tape, void *const last[2],
-                                        void *output);
-/* The gradients of a forward pass of this layer, or of another one with the same options and sizes, from its x, its weights and
- * its tape, wherever they lie by now. seed: of h_1 .. h_T [T,B,H]. last_cell: of an LSTM's c_T [B,H], or NULL for zeros. Each of
- * gradients (in the order and the shapes of weights), dx [T,B,I] and the two of_first [B,H] may be NULL: not wanted.
- * ERR_UNSUPPORTED: dx or of_first of a layer that was created without them. */
-bppsa_status bppsa_python_layer_backward(bppsa_python_layer *layer, const void *x,
+/* x: [T,B,I]. spans: the samples' lengths, int64 [B] in host memory, and their resets, bytes [T,B] (bppsa_spans), each of which
+ * may be NULL; NULL: neither. first: h_0 and of an LSTM c_0, [B,H] each, or NULL for zeros. weights: W_ih [G·H,I], W_hh [G·H,H],
+ * b_ih, b_hh [G·H]; NULL for zeros. The pass writes the tape, each sample's last h and an LSTM's last c to last, h_1 .. h_T
+ * [T,B,H] to output, and an LSTM's c_1 .. c_T to cells unless that is NULL. Behind a sample's end these are 0. ERR_ARGUMENT:
+ * spans that the layer was created without, a length out of range, a byte that is neither 0 nor 1. */
+bppsa_status bppsa_python_layer_forward(bppsa_python_layer *layer, const void *x, const void *const spans[2],
+                                        const void *const first[2], const void *const weights[BPPSA_PYTHON_WEIGHTS], void *tape,
+                                        void *const last[2], void *output, void *cells);
+/* The gradients of a forward pass of this layer, or of another one with the same options and sizes, from its x, its spans, its
+ * weights and its tape, wherever they lie by now. seed: of h_1 .. h_T [T,B,H]. of_cells: of an LSTM's last c [B,H], and of c_1 ..
+ * c_T [T,B,H]; one of them, or none, is not NULL. Each of gradients (in the order and the shapes of weights), dx [T,B,I] and the
+ * two of_first [B,H] may be NULL: not wanted. ERR_UNSUPPORTED: dx or of_first of a layer that was created without them. */
+bppsa_status bppsa_python_layer_backward(bppsa_python_layer *layer, const void *x, const void *const spans[2],
                                          const void *const weights[BPPSA_PYTHON_WEIGHTS], const void *tape, const void *seed,
-                                         const void *last_cell, void *const gradients[BPPSA_PYTHON_WEIGHTS], void *dx,
+                                         const void *const of_cells[2], void *const gradients[BPPSA_PYTHON_WEIGHTS], void *dx,
                                          void *const of_first[2]);
 void bppsa_python_layer_destroy(bppsa_python_layer *layer);
 

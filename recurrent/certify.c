@@ -25,6 +25,9 @@ static bppsa_status check_network(const recurrent_network *n, bool ragged) {
   if (n->config.part.seq_len != 0 || n->config.ends.before != NULL || n->config.ends.after != NULL) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "certificate of a part of a sequence, expected a network with all steps");
   }
+  if (n->seeds_cells) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "certificate of a pass with gradients of c, expected a loss on h alone");
+  }
   return n->gpu == NULL || !ragged
              ? BPPSA_OK
              : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "certificate of samples that have lengths on a GPU, expected a CPU");

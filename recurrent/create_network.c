@@ -90,9 +90,9 @@ static bppsa_status check_config(const bppsa_recurrent_config *c) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
                       "a speculative backward pass with `ends`, expected none: parts of a sequence send gradients by themselves");
   }
-  if (c->tape && (c->layers > 1 || c->bidirectional || c->lengths)) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "tapes of %lld layers%s%s, expected one layer in one direction without lengths",
-                      (long long)c->layers, c->bidirectional ? " in two directions" : "", c->lengths ? " with lengths" : "");
+  if (c->tape && (c->layers > 1 || c->bidirectional)) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "tapes of %lld layers%s, expected one layer in one direction", (long long)c->layers,
+                      c->bidirectional ? " in two directions" : "");
   }
   if (c->memory_limit < 0 || c->optimizer_slots < 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "memory limit %lld, optimizer slots %lld, expected 0 or more",
@@ -409,6 +409,9 @@ static bppsa_status make(const bppsa_recurrent_config *config, const bppsa_cell 
   }
   if (config->reset_state && bppsa_device_get_kind(device) != BPPSA_CPU) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "a learned reset state on a GPU, expected a CPU");
+  }
+  if (config->tape && config->lengths && bppsa_device_get_kind(device) != BPPSA_CPU) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "tapes of samples that have lengths on a GPU, expected a CPU");
   }
   BPPSA_TRY(bppsa_recurrent_check_cell(config, cell));
   recurrent_network *n = bppsa_calloc(1, sizeof *n);

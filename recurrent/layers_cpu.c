@@ -32,12 +32,20 @@ static void prepare_weights(recurrent_network *n, int64_t l, bool panels) {
   bppsa_linear_transpose(&from_x, bppsa_recurrent_parameter(n, l, W_IH)->value.data, n->w_t, out);
 }
 
-/* Copies rows of the states of a network with a tape to its output. */
+/* Copies rows of the states of a network with a tape to its output, while a cache has them. Rows of samples that have lengths wait
+ * for unpack_output. */
 static void copy_output(const recurrent_network *n, int64_t row, int64_t rows) {
   const int64_t hidden = n->config.hidden;
-  if (n->output != NULL) {
+  if (n->output != NULL && !n->ragged.active) {
     memcpy(bppsa_recurrent_offset(n, n->output, row * hidden),
            bppsa_recurrent_offset(n, n->layers[0].h, (n->batch + row) * hidden), (size_t)(rows * hidden * layers_size_of(n)));
+  }
+}
+
+static void unpack_output(const recurrent_network *n) {
+  const int64_t hidden = n->config.hidden;
+  if (n->output != NULL && n->ragged.active) {
+    bppsa_ragged_unpack(n, bppsa_recurrent_offset(n, n->layers[0].h, n->batch * hidden), hidden, n->output);
   }
 }
 
@@ -117,6 +125,7 @@ static bppsa_status forward(recurrent_network *n, const void *h0) {
   } else if (n->ragged.active) {
     BPPSA_TRY(bppsa_ragged_gather_ends(n, bppsa_layers_input_of(n, c->layers), c->hidden, c->hidden, n->ragged.ends, c->hidden));
   }
+  unpack_output(n);
   bppsa_forward_end(n);
   return BPPSA_OK;
 }

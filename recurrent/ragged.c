@@ -139,25 +139,30 @@ static int64_t ended(const recurrent_network *n, const stretch *s) {
   return n->batch - s->samples;
 }
 
-static void copy_rows(const recurrent_network *n, const void *whole, int64_t width, const void *packed, bool back) {
+static void copy_rows(const recurrent_network *n, const void *whole, int64_t width, const void *packed, int64_t stride,
+                      bool back) {
   for (int64_t k = 0; k < bppsa_ragged_stretches(n); ++k) {
     const stretch s = bppsa_ragged_stretch(n, k);
     for (int64_t i = 0; i < s.steps * s.samples; ++i) {
       const int64_t sample = bppsa_ragged_sample(n, ended(n, &s) + i % s.samples);
       void *outside = at(n, whole, ((s.first + i / s.samples) * n->batch + sample) * width);
-      void *inside = at(n, packed, (s.row + i) * width);
+      void *inside = at(n, packed, (s.row + i) * stride);
       memcpy(back ? outside : inside, back ? inside : outside, bytes_of(n, width));
     }
   }
 }
 
 void bppsa_ragged_pack(const recurrent_network *n, const void *whole, int64_t width, void *packed) {
-  copy_rows(n, whole, width, packed, false);
+  copy_rows(n, whole, width, packed, width, false);
+}
+
+void bppsa_ragged_pack_rows(const recurrent_network *n, const void *whole, int64_t width, void *packed, int64_t stride) {
+  copy_rows(n, whole, width, packed, stride, false);
 }
 
 void bppsa_ragged_unpack(const recurrent_network *n, const void *packed, int64_t width, void *whole) {
   memset(whole, 0, bytes_of(n, n->config.seq_len * n->batch * width));
-  copy_rows(n, whole, width, packed, true);
+  copy_rows(n, whole, width, packed, width, true);
 }
 
 /* The last packed row of the sample at a place; k: the stretch at whose end it ends. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/alloc.h"
+#include "core/compute/memory.h"
 #include "recurrent/recurrent_internal.h"
 
 const char *bppsa_nonlinearity_name(bppsa_nonlinearity nonlinearity) {
@@ -114,11 +115,30 @@ bppsa_status bppsa_recurrent_use_tape(bppsa_model *model, const bppsa_view *x, c
   n->batch = x->shape[1];
   n->x = x->data;
   n->output = output != NULL ? output->data : NULL;
-  n->seed = NULL;
+  n->seed = n->of_cells = NULL;
+  n->ragged.active = n->resets.active = false;
   n->backward_done = n->has_logits = false;
   return BPPSA_OK;
 }
 
+/* Takes the lengths and the resets of a batch. */
+static bppsa_status take_spans(recurrent_network *n, int64_t batch, const bppsa_spans *spans) {
+  BPPSA_TRY(bppsa_resets_check(n, batch, spans->resets));
+  BPPSA_TRY(bppsa_ragged_take(n, batch, spans->lengths));
+  bppsa_resets_take(n, batch, spans->resets);
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_recurrent_use_spans(bppsa_model *model, const bppsa_spans *spans) {
+  BPPSA_REQUIRE(model != NULL && spans != NULL);
+  recurrent_network *n = (recurrent_network *)model;
+  return n->config.tape && n->layers[0].h != NULL
+             ? take_spans(n, n->batch, spans)
+             : bppsa_fail(BPPSA_ERR_ARGUMENT,
+                          "%s: lengths or resets without a tape, expected bppsa_recurrent_use_tape before them", n->cell->name);
+}
+
+/* spans NULL: those that the network has. */
 static bppsa_status forward_layers(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, const bppsa_spans *spans) {
   recurrent_network *n = (recurrent_network *)model;
   BPPSA_TRY(check_inputs(n, x, h0));
@@ -131,12 +151,10 @@ static bppsa_status forward_layers(bppsa_model *model, const bppsa_view *x, cons
                       "%s: a forward pass of %lld samples, expected the %lld that bppsa_recurrent_use_tape was given",
                       n->cell->name, (long long)x->shape[1], (long long)n->batch);
   }
-  BPPSA_TRY(bppsa_resets_check(n, x->shape[1], spans->resets));
-  BPPSA_TRY(bppsa_ragged_take(n, x->shape[1], spans->lengths));
-  bppsa_resets_take(n, x->shape[1], spans->resets);
+  BPPSA_TRY(spans != NULL ? take_spans(n, x->shape[1], spans) : BPPSA_OK);
   n->batch = x->shape[1];
   n->x = x->data;
-  n->seed = NULL;
+  n->seed = n->of_cells = NULL;
   n->backward_done = n->has_logits = false;
   n->drop_step = n->next_step;
   n->drop_samples = n->next_samples;
@@ -155,7 +173,8 @@ bppsa_status bppsa_recurrent_check_resets(const bppsa_model *model, int64_t batc
 bppsa_status bppsa_recurrent_forward_spans(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0,
                                            const bppsa_spans *spans) {
   BPPSA_REQUIRE(model != NULL && x != NULL);
-  return forward_layers(model, x, h0, spans != NULL ? spans : &(bppsa_spans){0});
+  const bppsa_spans none = {0};
+  return forward_layers(model, x, h0, spans != NULL || ((const recurrent_network *)model)->config.tape ? spans : &none);
 }
 
 /* Finds the rows of a level's states h (or c), without gaps; with two directions it writes them to a buffer. */
@@ -237,6 +256,9 @@ static bppsa_status layer_backward(recurrent_network *n, int64_t l) {
 static bppsa_status backward_layers(recurrent_network *n) {
   const int64_t of_layer = bppsa_recurrent_layer_parameters(&n->config), own = bppsa_recurrent_first_parameter(&n->config);
   n->backward_done = true;
+  if (n->config.tape && bppsa_ragged_packed(n)) { /* the forward pass may have been another network's */
+    bppsa_ragged_pack(n, n->x, n->config.input, n->ragged.x);
+  }
   BPPSA_TRY(bppsa_back_begin(n));
   for (int64_t l = bppsa_recurrent_layers(&n->config) - 1; l >= 0; --l) {
     BPPSA_TRY(layer_backward(n, l));
@@ -267,7 +289,7 @@ static bppsa_status backward(bppsa_model *model, const bppsa_view *seed) {
   const bppsa_view logits = logits_view(n);
   BPPSA_TRY(check_view(n, "seed", seed, logits.ndim == 3 ? "[T, B, C]" : "[B, C]", logits.ndim, logits.shape));
   n->seed = seed->data;
-  n->seeds_states = false;
+  n->seeds_states = n->seeds_cells = false;
   BPPSA_TRY(bppsa_recurrent_seed(n));
   if (!n->config.no_head) {
     BPPSA_TRY(n->backend->head_gradients(n));
@@ -285,10 +307,52 @@ static bppsa_status seed_layers(recurrent_network *n, const bppsa_view *seed) {
   return n->backend->seed_layers(n, seed->data);
 }
 
+bppsa_status bppsa_recurrent_seed_cells(bppsa_model *model, const bppsa_view *cells) {
+  BPPSA_REQUIRE(model != NULL);
+  recurrent_network *n = (recurrent_network *)model;
+  const bppsa_recurrent_config *c = &n->config;
+  const bool all = cells != NULL && c->loss_all && cells->ndim == 3;
+  const int64_t shape[] = {c->seq_len, n->batch, c->hidden};
+  if (n->batch == 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "gradients of c: no forward pass precedes them");
+  }
+  if (!n->cell->pair || c->bidirectional) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
+                      "gradients of c of %s%s, expected a cell whose state is a pair (h, c), in one direction", n->cell->name,
+                      c->bidirectional ? " in two directions" : "");
+  }
+  BPPSA_TRY(cells == NULL
+                ? BPPSA_OK
+                : check_view(n, "gradients of c", cells, all ? "[T, B, H]" : "[B, H]", all ? 3 : 2, all ? shape : shape + 1));
+  n->of_cells = cells != NULL ? cells->data : NULL;
+  n->of_all_cells = all;
+  return BPPSA_OK;
+}
+
+/* Writes the gradients of c, which are 0 in the seed of h, to the second halves of the rows of g. */
+static bppsa_status put_cells(const recurrent_network *n) {
+  const int64_t hidden = n->config.hidden, state = bppsa_recurrent_state_size(n), row = n->batch * state;
+  void *first = bppsa_recurrent_offset(n, n->g, row + hidden);
+  if (n->gpu != NULL) {
+    const int64_t size = (int64_t)bppsa_dtype_size(n->config.dtype), steps = n->of_all_cells ? n->config.seq_len : 1;
+    return bppsa_memory_queue_copy(n->base.device, bppsa_recurrent_offset(n, first, (n->config.seq_len - steps) * row),
+                                   state * size, n->of_cells, hidden * size, hidden * size, steps * n->batch);
+  }
+  if (n->of_all_cells) {
+    bppsa_ragged_pack_rows(n, n->of_cells, hidden, first, state);
+  } else {
+    bppsa_ragged_scatter_ends(n, n->of_cells, hidden, state, hidden, first);
+  }
+  return BPPSA_OK;
+}
+
 bppsa_status bppsa_recurrent_backward_layers(bppsa_model *model, const bppsa_view *seed) {
   BPPSA_REQUIRE(model != NULL && seed != NULL);
   recurrent_network *n = (recurrent_network *)model;
   BPPSA_TRY(seed_layers(n, seed));
+  n->seeds_cells = n->of_cells != NULL;
+  BPPSA_TRY(n->seeds_cells ? put_cells(n) : BPPSA_OK);
+  n->of_cells = NULL;
   n->seed = seed->data;
   n->seeds_states = true;
   return backward_layers(n);
@@ -410,7 +474,7 @@ static bppsa_status lose_array(void **array, int64_t size, int64_t *bytes) {
 static void forget(bppsa_model *model) {
   recurrent_network *n = (recurrent_network *)model;
   n->batch = 0;
-  n->x = n->seed = NULL;
+  n->x = n->seed = n->of_cells = NULL;
   n->output = NULL;
   n->backward_done = n->has_logits = false;
   n->next_samples = n->drop_samples = NULL;

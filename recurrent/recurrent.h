@@ -167,15 +167,20 @@ bppsa_status bppsa_recurrent_forward_spans(bppsa_model *model, const bppsa_view 
  * network that takes none. */
 bppsa_status bppsa_recurrent_check_resets(const bppsa_model *model, int64_t batch, const bppsa_view *resets);
 bppsa_status bppsa_recurrent_backward_layers(bppsa_model *model, const bppsa_view *seed);
+/* Adds the gradient of the top layer's c, of a cell whose state is a pair, to the seed of the next
+ * bppsa_recurrent_backward_layers: of c_1 .. c_T [T,b,H] with loss_all, or of each sample's last one [b,H]. Borrowed until that
+ * pass is over, in the device's memory. NULL: 0. ERR_UNSUPPORTED: the state is no pair, or layers have two directions; ERR_SHAPE;
+ * ERR_ARGUMENT: no forward pass yet. */
+bppsa_status bppsa_recurrent_seed_cells(bppsa_model *model, const bppsa_view *cells);
 /* The gradients of the top layer's states 1 .. T, *gradients [T,b,S] (borrowed, until the next pass), for a seed as above.
  * Sets no gradient of a parameter. ERR_SHAPE; ERR_ARGUMENT: no forward pass yet; ERR_UNSUPPORTED: samples have lengths,
  * or layers two directions. */
 bppsa_status bppsa_recurrent_hidden_gradients(bppsa_model *model, const bppsa_view *seed, bppsa_view *gradients);
 
-/* Tapes are for a network of one layer in one direction that was made with config.tape. A tape holds what a backward pass reads of
- * its forward pass besides x and the parameters' values: the states, and what the cell saves. It is the caller's array, so one
- * network can compute any number of forward passes before their backward passes, in any order, and keeps nothing between two
- * passes.
+/* Tapes are for a network of one layer in one direction that was made with config.tape, and on a GPU without config.lengths. A tape
+ * holds what a backward pass reads of its forward pass besides x and the parameters' values: the states, and what the cell saves.
+ * It is the caller's array, so one network can compute any number of forward passes before their backward passes, in any order,
+ * and keeps nothing between two passes.
  *
  * Counts the numbers in a tape. */
 bppsa_status bppsa_recurrent_tape_size(const bppsa_model *model, int64_t *size);
@@ -185,6 +190,11 @@ bppsa_status bppsa_recurrent_tape_size(const bppsa_model *model, int64_t *size);
  * of the same configuration; it may have moved meanwhile. ERR_SHAPE; ERR_ARGUMENT: the network has no tapes, or an array is on
  * another device; of a forward pass: it has other than x's number of samples. */
 bppsa_status bppsa_recurrent_use_tape(bppsa_model *model, const bppsa_view *x, const bppsa_view *tape, const bppsa_view *output);
+/* The next passes with this tape, until the next bppsa_recurrent_use_tape, are of samples with these lengths or resets: those of
+ * the forward pass that has written it or is to write it. bppsa_recurrent_forward_layers takes them from here. Without this call
+ * all samples are whole. ERR_ARGUMENT: the network was made without tapes, without lengths or without resets, or a number is out of
+ * range; ERR_SHAPE. */
+bppsa_status bppsa_recurrent_use_spans(bppsa_model *model, const bppsa_spans *spans);
 
 /* The states h_1 .. h_T of a layer in the latest forward pass, [T,b,D·H], on the model's device (borrowed, until the next pass, or
  * with lengths or two directions until the next call).

@@ -211,6 +211,9 @@ typedef struct {
   void *output;            /* with a tape: where the next forward pass writes h_1 .. h_T as well, borrowed; NULL: nowhere */
   const void *seed;        /* of the latest backward pass, borrowed; NULL before it */
   bool seeds_states;       /* `seed` is the gradient of the top layer's states, not of the outputs */
+  const void *of_cells;    /* the gradient of c in the next backward pass, borrowed; NULL: 0 */
+  bool of_all_cells;       /* of c_1 .. c_T, not of the last ones */
+  bool seeds_cells;        /* the latest backward pass had one */
   bool backward_done;      /* since the latest forward pass */
   bool has_logits;         /* the latest forward pass computed them */
   int64_t bytes;           /* that the network holds, with the state of an optimiser */
@@ -361,6 +364,8 @@ void bppsa_ragged_free(recurrent_network *n);
 
 /* Copies rows of so many reals from the caller's array [T][b] to packed ones, or back, with 0 behind the ends. */
 void bppsa_ragged_pack(const recurrent_network *n, const void *whole, int64_t width, void *packed);
+/* The same to packed rows that are `stride` reals apart. */
+void bppsa_ragged_pack_rows(const recurrent_network *n, const void *whole, int64_t width, void *packed, int64_t stride);
 void bppsa_ragged_unpack(const recurrent_network *n, const void *packed, int64_t width, void *whole);
 /* Copies rows of `width` reals from the last packed rows of all samples, which are `stride` reals wide, to the caller's array [b],
  * whose rows are end_stride reals wide, or back. */

@@ -73,10 +73,10 @@ class Library:
         self.to_output, self.tape = (tensor.data_ptr() for tensor in self.outputs)
 
     def forward(self):
-        self.native.forward(self.x, None, self.weights, self.tape, self.to_last, self.to_output)
+        self.native.forward(self.x, None, None, self.weights, self.tape, self.to_last, self.to_output)
 
     def backward(self):
-        self.native.backward(self.x, self.weights, self.tape, self.seed, None, self.to, None, (None, None))
+        self.native.backward(self.x, None, self.weights, self.tape, self.seed, (None, None), self.to, None, (None, None))
 
     def run(self):
         self.forward()

@@ -101,6 +101,16 @@ def whole(name: str, value: Any) -> np.ndarray:
     return _exact(name, array, np.int64)
 
 
+def flags(name: str, value: Any) -> np.ndarray:
+    """An array of bool or uint8; whole numbers that are 0 and 1 become bool."""
+    array = as_array(name, value)
+    if array.dtype in (np.bool_, np.uint8):
+        return array
+    if array.dtype.kind == "f" or not np.isin(array, (0, 1)).all():
+        raise RequestError(f"{name}: dtype {array.dtype}, expected bool, or whole numbers 0 and 1")
+    return array.astype(np.bool_)
+
+
 def together(values: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Real arrays that belong together. Lists and whole numbers get the type of those that have float32 or float64."""
     types = [real(name, value).dtype for name, value in values.items()

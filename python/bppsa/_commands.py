@@ -17,7 +17,7 @@ from typing import Any, Callable, Iterator, Mapping, TypeVar
 import numpy as np
 
 from . import _native
-from ._arrays import as_array, is_array, is_list, load_tensors, plain, real, save_tensors, together, whole
+from ._arrays import as_array, flags, is_array, is_list, load_tensors, plain, real, save_tensors, together, whole
 
 _Result = TypeVar("_Result")
 
@@ -28,7 +28,8 @@ def _labels(name: str, value: Any) -> np.ndarray:
 
 # The options that take the path of an array, and what its numbers are.
 _ARRAYS: dict[str, Callable[[str, Any], np.ndarray]] = {"input": real, "h0": real, "c0": real, "grad_output": real, "weights": real,
-                                                        "lengths": whole, "order": whole, "labels": _labels, "mask": as_array}
+                                                        "lengths": whole, "order": whole, "labels": _labels, "mask": as_array,
+                                                        "resets": flags}
 
 
 def _json(value: Any) -> Any:
@@ -222,7 +223,7 @@ def grad(model: str | Mapping[str, Any], weights: Any, input: Any, labels: Any =
     model: "rnn", "gru", "lstm", "lenet5", "vgg11", a network's file or dict. weights: a dict of arrays, or a safetensors file.
     labels: int64 [B], or [T,B] with loss="all"; reals with loss="mse" or "bce"; None beside grad_output, the gradient of the top
     layer's states, [T,B,H] or [B,H] (in both directions 2H wide), which leaves head and loss out. options: backward="scan",
-    algorithm="chunked", dtype="f64", threads=2, ..
+    algorithm="chunked", dtype="f64", threads=2, resets=[T,B] of bool (docs/resets.md), ..
     """
     def work(folder: _Folder) -> dict[str, np.ndarray]:
         out = folder.path / "gradients.safetensors"

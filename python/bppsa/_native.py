@@ -49,11 +49,12 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "scan_create": (_Int, [_Text, _Int, _Int, _Sizes, _Int, ctypes.c_int64, ctypes.c_int32, _Pointer, _Pointers]),
     "scan_run": (_Int, [_Pointer, _Pointer, _Pointer, _Pointer]),
     "scan_destroy": (None, [_Pointer]),
-    "layer_create": (_Int, [_Text, _Text, _Text, _Int, _Int, _Sizes, _Int, ctypes.c_int64, ctypes.c_int32, _Pointer,
+    "layer_create": (_Int, [_Text, _Text, _Text, _Int, _Int, _Sizes, _Int, _Int, _Int, ctypes.c_int64, ctypes.c_int32, _Pointer,
                             ctypes.c_int64, ctypes.c_int64, ctypes.c_double, _Pointers]),
     "layer_tape": (ctypes.c_int64, [_Pointer]),
-    "layer_forward": (_Int, [_Pointer, _Pointer, _Pointers, _Pointers, _Pointer, _Pointers, _Pointer]),
-    "layer_backward": (_Int, [_Pointer, _Pointer, _Pointers, _Pointer, _Pointer, _Pointer, _Pointers, _Pointer, _Pointers]),
+    "layer_forward": (_Int, [_Pointer, _Pointer, _Pointers, _Pointers, _Pointers, _Pointer, _Pointers, _Pointer, _Pointer]),
+    "layer_backward": (_Int, [_Pointer, _Pointer, _Pointers, _Pointers, _Pointer, _Pointer, _Pointers, _Pointers, _Pointer,
+                              _Pointers]),
     "layer_destroy": (None, [_Pointer]),
     "reaches": (_Int, [_Pointer, _Int, ctypes.c_int64, ctypes.c_int64]),
     "layer_speculates": (_Int, [_Pointer, _Int]),
@@ -221,35 +222,39 @@ OPEN: tuple[int, int, float] = (0, -1, -1.0)  # chunks, warm-up and tolerance, a
 class Layer:
     """One recurrent layer for one shape (T, B, I, H), which keeps nothing between two passes but its state: all that a backward
     pass reads of its forward pass is in a tape of the caller's. gpu, stream: as of Scan. speculation: chunks, warm-up and tolerance
-    of the method "speculative". Passes take addresses of arrays, which are read or written during the call alone (on a GPU until
-    its stream has done the work); None stands for zeros, or for what is not wanted. Two threads wait for each other."""
+    of the method "speculative". lengths, resets: whether passes may be given them. Passes take addresses of arrays, which are read
+    or written during the call alone (on a GPU until its stream has done the work); None stands for zeros, or for what is not
+    wanted. Two threads wait for each other."""
 
     def __init__(self, cell: str, method: str, forward: str, relu: bool, f64: bool, shape: tuple[int, int, int, int],
                  input_gradients: bool, threads: int, gpu: int = -1, stream: int | None = None,
-                 speculation: tuple[int, int, float] = OPEN) -> None:
+                 speculation: tuple[int, int, float] = OPEN, lengths: bool = False, resets: bool = False) -> None:
         self._handle = ctypes.c_void_p()
-        _check(_layer_create(_word(cell), _word(method), _word(forward), relu, f64, sizes(*shape), input_gradients, threads, gpu,
-                             stream, *speculation, ctypes.byref(self._handle)))
+        _check(_layer_create(_word(cell), _word(method), _word(forward), relu, f64, sizes(*shape), input_gradients, lengths,
+                             resets, threads, gpu, stream, *speculation, ctypes.byref(self._handle)))
         self._lock = threading.Lock()
         self.tape: int = _layer_tape(self._handle)  # numbers in a tape
         self.here = gpu < 0  # on the processor, where what a pass did can be asked without waiting for it
         # Are forward passes, and backward passes, planned in chunks of time?
         self.speculates = [bool(_layer_speculates(self._handle, backward)) for backward in (False, True)]
 
-    def forward(self, x: int, first: _Pair | None, weights: _Weights, tape: int, last: _Pair, output: int) -> None:
-        """From x [T,B,I], the initial state and W_ih, W_hh, b_ih, b_hh to the tape, the last state, and h_1 .. h_T [T,B,H]. A state
-        is a pair, h [B,H] and an LSTM's c or None."""
+    def forward(self, x: int, spans: _Pair | None, first: _Pair | None, weights: _Weights, tape: int, last: _Pair, output: int,
+                cells: int | None = None) -> None:
+        """From x [T,B,I], the initial state and W_ih, W_hh, b_ih, b_hh to the tape, the last state, h_1 .. h_T [T,B,H] and an
+        LSTM's c_1 .. c_T. A state is a pair, h [B,H] and an LSTM's c or None. spans: lengths, int64 [B] on the processor, and
+        resets, bytes [T,B]."""
         states = None if first is None else _Two(*first)
         with self._lock:
-            _check(_layer_forward(self._handle, x, states, _Four(*weights), tape, _Two(*last), output))
+            _check(_layer_forward(self._handle, x, None if spans is None else _Two(*spans), states, _Four(*weights), tape,
+                                  _Two(*last), output, cells))
 
-    def backward(self, x: int, weights: _Weights, tape: int, seed: int, last_cell: int | None, gradients: _Weights,
-                 dx: int | None, of_first: _Pair) -> None:
-        """From x, the weights and the tape of a forward pass, and the gradient of h_1 .. h_T [T,B,H] and of c_T [B,H], to those of
-        the weights, of x and of the initial state."""
+    def backward(self, x: int, spans: _Pair | None, weights: _Weights, tape: int, seed: int, of_cells: _Pair,
+                 gradients: _Weights, dx: int | None, of_first: _Pair) -> None:
+        """From x, spans, the weights and the tape of a forward pass, and the gradient of h_1 .. h_T [T,B,H] and of the last c [B,H]
+        or c_1 .. c_T [T,B,H], to those of the weights, of x and of the initial state."""
         with self._lock:
-            _check(_layer_backward(self._handle, x, _Four(*weights), tape, seed, last_cell, _Four(*gradients), dx,
-                                   _Two(*of_first)))
+            _check(_layer_backward(self._handle, x, None if spans is None else _Two(*spans), _Four(*weights), tape, seed,
+                                   _Two(*of_cells), _Four(*gradients), dx, _Two(*of_first)))
 
     def get_state(self) -> State:
         """What the bits of the next backward pass depend on."""

@@ -6,7 +6,6 @@ initial states and weights.
 """
 from __future__ import annotations
 
-import itertools
 import operator
 import weakref
 from typing import Any, Callable, Mapping, Sequence, Tuple
@@ -19,6 +18,7 @@ from . import _native
 from ._arrays import plain
 from ._edges import cannot, opaque
 from ._pool import Key, Pool, Tape
+from ._spans import WHOLE, Parts, Spans, check_resets, packed_spans, stretches
 
 __all__ = ["GRU", "LSTM", "RNN", "scan"]
 
@@ -220,31 +220,32 @@ def _readable(tensor: Tensor, shape: Any, dtype: torch.dtype, device: torch.devi
 
 class _Layer(torch.autograd.Function):
     """One layer in one direction: x [T,B,I], W_ih, W_hh, b_ih, b_hh, of which biases may be None, and perhaps an initial state, to
-    h_1 .. h_T [T,B,H] and the last state. A state is h [1,B,H], or of an LSTM h and c. key: of the layer that computes it. With
-    `recorded` a backward pass may follow. All that it reads is saved with autograd: hooks may move it, and it is gone when autograd
-    drops it.
+    h_1 .. h_T [T,B,H], with `cells` an LSTM's c_1 .. c_T, and the last state. A state is h [1,B,H], or of an LSTM h and c. key: of
+    the layer that computes it. With `recorded` a backward pass may follow. All that it reads is saved with autograd: hooks may move
+    it, and it is gone when autograd drops it.
 
     Gradients of x and of the initial state are to be as exact as BP's at every step. In chunks of time they are where the loss
     reaches every step; otherwise the pass is BP, and so are such passes of the layers below. These learn it from their marks:
     outputs without a value, which are inputs of the layer above, and whose gradients count its passes that the loss misses."""
 
     @staticmethod
-    def forward(ctx: Any, pool: Pool, key: Key, flops: float, recorded: bool, held: _Weights, mark: Tensor | None, x: Tensor,
-                *inputs: Tensor | None) -> Any:
+    def forward(ctx: Any, pool: Pool, key: Key, flops: float, recorded: bool, held: _Weights, spans: Spans, cells: bool,
+                mark: Tensor | None, x: Tensor, *inputs: Tensor | None) -> Any:
         steps, batch, _, hidden = key[5]
         read, first = x, inputs[4:]
         if recorded or flops > _LONG:  # a later or an interrupted pass reads aliases
             read, first = x.detach(), [part.detach() for part in first]
         last = [x.new_empty((1, batch, hidden)) for _ in range(2 if key[0] == "lstm" else 1)]
         output = x.new_empty((steps, batch, hidden))
+        outputs = [output, output.new_empty(output.shape)] if cells else [output]
         at = [_address(weight) for weight in held.aliases]
 
         def run(layer: _native.Layer) -> Any:
             tape = x.new_empty(layer.tape) if x.is_cuda else Tape(pool.tapes, layer.tape, x.dtype)
-            layer.forward(read.data_ptr(), _addresses(first) if first else None, at,
-                          tape.data_ptr() if x.is_cuda else tape.address, _addresses(last), output.data_ptr())
+            layer.forward(read.data_ptr(), _addresses((spans.lengths, spans.resets)), _addresses(first) if first else None, at,
+                          tape.data_ptr() if x.is_cuda else tape.address, _addresses(last), *map(_address, outputs))
             pool.account.end(layer, False, held.number)
-            return tape, key[6] and layer.speculates[1], held  # what the call works with belongs to it: it outlives an interrupt
+            return tape, key[6] and layer.speculates[1], (held, spans)  # what the call reads belongs to it, behind an interrupt too
 
         tape, exact, _ = _call(flops, x, lambda: pool.run(key, run))  # a new layer may take seconds too
         if recorded:
@@ -253,19 +254,21 @@ class _Layer(torch.autograd.Function):
             ctx.pool, ctx.key, ctx.flops, ctx.kept = weakref.ref(pool), key, flops, (tape.shape, held.dtype, held.device)
             ctx.account, ctx.number, ctx.exact = pool.account, held.number, exact
             ctx.shapes, ctx.held = held.shapes, weakref.ref(held)
+            ctx.lengths, ctx.cells = spans.lengths, cells
             # Behind them those inputs on which the gradients depend (_Refuse).
-            ctx.save_for_backward(read, tape, *held.aliases, *[each for each in (x, *inputs)
-                                                               if each is not None and each.requires_grad])
+            ctx.save_for_backward(read, tape, spans.resets, *held.aliases, *[each for each in (x, *inputs)
+                                                                             if each is not None and each.requires_grad])
             ctx.set_materialize_grads(False)
             if exact:
                 last.append(x.new_zeros(()))
-        return (output, *last)
+        return (*outputs, *last)
 
     @staticmethod
-    def backward(ctx: Any, of_output: Tensor | None, of_h: Tensor | None, *others: Tensor | None) -> Any:
+    def backward(ctx: Any, of_output: Tensor | None, *others: Tensor | None) -> Any:
+        of_cells, of_h, *others = others if ctx.cells else (None, *others)
         of_c, of_mark = (*(others if ctx.key[0] == "lstm" else (None, *others)), None)[:2]
         try:
-            return _backward(ctx, of_output, of_h, of_c, of_mark)
+            return _backward(ctx, of_output, of_cells, of_h, of_c, of_mark)
         except RuntimeError as reason:
             if isinstance(reason, (NotImplementedError, _native.Error)) or "data pointer" not in str(reason):
                 raise
@@ -277,30 +280,44 @@ class _Layer(torch.autograd.Function):
         raise cannot(ctx.key[0].upper(), "forward-mode differentiation")
 
 
-def _reaches(seed: Tensor) -> bool:
+def _reaches(seed: Tensor, spans: Spans) -> bool:
     """Does the gradient of h_1 .. h_T [T,B,H] reach every step of every sample?"""
+    rows = spans.rows(seed.shape[0])
+    seed = seed if rows is None else seed.view(-1, 1, seed.shape[2]).index_select(0, rows)
     if seed.is_cuda:
         return bool((seed != 0).any(2).all())
     return _native.reaches(seed.data_ptr(), seed.dtype is torch.float64, seed.shape[0] * seed.shape[1], seed.shape[2])
 
 
-def _backward(ctx: Any, of_output: Tensor | None, of_h: Tensor | None, of_c: Tensor | None, of_mark: Tensor | None) -> Any:
+def _seed(given: Tensor | None, last: Tensor | None, like: Tensor, spans: Spans) -> Tensor:
+    """The gradient of states [T,B,H], from one that may be missing and that of the last states [1,B,H]."""
+    seed = torch.zeros_like(like) if given is None else _dense(given)
+    if last is not None:
+        seed = seed.clone() if seed is given else seed
+        spans.add_last(seed, last[0])
+    return seed
+
+
+def _backward(ctx: Any, of_output: Tensor | None, of_cells: Tensor | None, of_h: Tensor | None, of_c: Tensor | None,
+              of_mark: Tensor | None) -> Any:
     """The backward pass of _Layer."""
     saved, held, (tape_shape, dtype, device) = ctx.saved_tensors, ctx.held(), ctx.kept
     steps, batch, inputs, hidden = ctx.key[5]
     x, tape = _readable(saved[0], (steps, batch, inputs), dtype, device), _readable(saved[1], tape_shape, dtype, device)
-    weights = saved[2:6]
+    spans = WHOLE if ctx.lengths is None and saved[2] is None else Spans(
+        ctx.lengths, None if saved[2] is None else _readable(saved[2], (steps, batch), torch.uint8, device))
+    weights = saved[3:7]
     if held is None or any(map(operator.is_not, weights, held.aliases)):
         weights = [None if weight is None else _readable(weight, shape, dtype, device)
                    for weight, shape in zip(weights, ctx.shapes)]
     at = [_address(weight) for weight in weights]
-    seed = x.new_zeros((steps, batch, hidden)) if of_output is None else _dense(of_output)
-    if of_h is not None:
-        seed = seed.clone() if seed is of_output else seed
-        seed[-1] += of_h[0]
-    of_c = None if of_c is None else _dense(of_c)
-    marks, wanted = ctx.needs_input_grad[5], ctx.needs_input_grad[6:]
-    sequential = (ctx.exact or marks) and (of_mark is not None and of_mark.item() > 0 or not _reaches(seed))
+    like = x.new_empty(()).expand(steps, batch, hidden)
+    seed = _seed(of_output, of_h, like, spans)
+    to_cells = None if of_c is None else _dense(of_c), None
+    if of_cells is not None:
+        to_cells = None, _seed(of_cells, of_c, like, spans)
+    marks, wanted = ctx.needs_input_grad[7], ctx.needs_input_grad[8:]
+    sequential = (ctx.exact or marks) and (of_mark is not None and of_mark.item() > 0 or not _reaches(seed, spans))
     gradients = [torch.empty_like(tensor) if want else None for tensor, want in zip((x, *weights), wanted)]
     gradients += [x.new_empty((1, batch, hidden)) if want else None for want in wanted[5:]]
 
@@ -309,28 +326,28 @@ def _backward(ctx: Any, of_output: Tensor | None, of_h: Tensor | None, of_c: Ten
     def run(layer: _native.Layer) -> Any:
         to = [_address(gradient) for gradient in gradients]
         account.begin(layer, number, sequential)
-        layer.backward(x.data_ptr(), at, tape.data_ptr(), seed.data_ptr(), _address(of_c), to[1:5], to[0],
-                       (*to[5:], None, None)[:2])
+        layer.backward(x.data_ptr(), _addresses((spans.lengths, spans.resets)), at, tape.data_ptr(), seed.data_ptr(),
+                       _addresses(to_cells), to[1:5], to[0], (*to[5:], None, None)[:2])
         account.end(layer, True, number, sequential)
-        return weights
+        return weights, spans
 
     _call(2 * ctx.flops, x, lambda: pool.run(ctx.key, run))
     if torch.is_grad_enabled():  # the graph of this pass is recorded
-        gradients = _Refuse.apply("bppsa.torch", len(gradients), *gradients, *saved[6:], of_output, of_h, of_c)
-    return (None, None, None, None, None, x.new_full((), float(sequential)) if marks else None, *gradients)
+        gradients = _Refuse.apply("bppsa.torch", len(gradients), *gradients, *saved[7:], of_output, of_cells, of_h, of_c)
+    return (None, None, None, None, None, None, None, x.new_full((), float(sequential)) if marks else None, *gradients)
 
 
 class _Nothing(torch.autograd.Function):
-    """The states of no sample: h_1 .. h_T [T,0,H], and as many last states [1,0,H]. All gradients are 0."""
+    """The states of no sample: so many results of so many steps each [T,0,H]. All gradients are 0."""
 
     @staticmethod
-    def forward(ctx: Any, steps: int, hidden: int, last: int, *tensors: Tensor | None) -> Any:
+    def forward(ctx: Any, steps: Sequence[int], hidden: int, *tensors: Tensor | None) -> Any:
         ctx.save_for_backward(*tensors)
-        return (tensors[0].new_empty((steps, 0, hidden)), *[tensors[0].new_empty((1, 0, hidden)) for _ in range(last)])
+        return tuple(tensors[0].new_empty((count, 0, hidden)) for count in steps)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        return (None, None, None, *[None if tensor is None else _zeros(tensor) for tensor in ctx.saved_tensors])
+        return (None, None, *[None if tensor is None else _zeros(tensor) for tensor in ctx.saved_tensors])
 
 
 def _zeros(tensor: Tensor) -> Tensor:
@@ -349,17 +366,6 @@ def _first(state: _State | None, count: int) -> _State | None:
 def _behind(*states: _State) -> _State:
     """The samples of several states, one state behind the other."""
     return tuple(torch.cat(parts, 1) for parts in zip(*states)) if len(states) > 1 else states[0]
-
-
-def _stretches(data: Tensor, sizes: list[int]) -> list[Tensor]:
-    """The stretches of time [T,B,I] with one number of samples each; the longest sequences come first in B."""
-    found, offset = [], 0
-    for batch, same in itertools.groupby(sizes):
-        steps = len(list(same))
-        if batch > 0 or not found:  # behind the last sample nothing is left to compute
-            found.append(data[offset:offset + steps * batch].view(steps, batch, data.shape[1]))
-        offset += steps * batch
-    return found
 
 
 _GATES = {"rnn": 1, "gru": 3, "lstm": 4}
@@ -482,8 +488,9 @@ class _Recurrent:
             self._pool.weights[number] = held
         return held
 
-    def _run(self, x: Tensor, first: _State | None, number: int, marks: _Marks) -> tuple[Tensor, _State]:
-        """h_1 .. h_T [T,B,H] and the last state of one direction of one layer, in the order in which it walks."""
+    def _run(self, x: Tensor, spans: Spans, first: _State | None, number: int, marks: _Marks, cells: bool) -> tuple[_State, _State]:
+        """h_1 .. h_T [T,B,H], with cells c_1 .. c_T too, and the last state of one direction of one layer, in the order in which it
+        walks."""
         held = self._pool.weights.get(number)
         if held is None or not held.serve(x, self.hidden_size, self._parameters):
             held = self._find_weights(x, number)
@@ -494,34 +501,36 @@ class _Recurrent:
         steps, batch, inputs = x.shape
         key = (self._cell, self.scan, self.forward_method, self._relu, held.dtype is torch.float64,
                (steps, batch, inputs, self.hidden_size), to_inputs, torch.get_num_threads(), *_place(x),
-               self._numbers() if self.scan == "speculative" else _native.OPEN)
+               self._numbers() if self.scan == "speculative" else _native.OPEN, spans.lengths is not None,
+               spans.resets is not None)
         flops = 2.0 * steps * batch * held.shapes[0][0] * (inputs + self.hidden_size) * _growth(self.scan, self.hidden_size)
         if batch == 0:
-            states, *last = _Nothing.apply(steps, self.hidden_size, 1 + self._pair, x, *held.tensors, *(first or ()))
+            results = _Nothing.apply([steps] * (1 + cells) + [1] * (1 + self._pair), self.hidden_size, x, *held.tensors,
+                                     *(first or ()))
         else:
-            states, *last = _Layer.apply(self._pool, key, flops, recorded, held, marks.below, x, *held.tensors, *(first or ()))
-        if len(last) > 1 + self._pair:
-            marks.here.append(last.pop())
-        return states, tuple(last)
+            results = _Layer.apply(self._pool, key, flops, recorded, held, spans, cells, marks.below, x, *held.tensors,
+                                   *(first or ()))
+        states, last, mark = results[:1 + cells], results[1 + cells:2 + cells + self._pair], results[2 + cells + self._pair:]
+        marks.here.extend(mark)
+        return states, last
 
-    def _forwards(self, stretches: list[Tensor], first: _State | None, number: int,
-                  marks: _Marks) -> tuple[list[Tensor], _State]:
+    def _forwards(self, parts: Parts, first: _State | None, number: int, marks: _Marks, cells: bool) -> tuple[list[_State], _State]:
         """One direction of one layer over stretches of time whose samples become fewer: a sample ends where the next stretch does
-        not have it. The states of each stretch, and every sample's last one."""
+        not have it. The states of each stretch, with cells c too, and every sample's last one."""
         outputs, ended, state = [], [], first
-        for stretch in stretches:
+        for stretch, spans in zip(*parts):
             batch = stretch.shape[1]
             if outputs and state[0].shape[1] > batch:
                 ended.append(tuple(part[:, batch:] for part in state))
-            states, state = self._run(stretch, _first(state, batch), number, marks)
+            states, state = self._run(stretch, spans, _first(state, batch), number, marks, cells)
             outputs.append(states)
         return outputs, _behind(state, *reversed(ended))
 
-    def _backwards(self, stretches: list[Tensor], first: _State | None, number: int,
-                   marks: _Marks) -> tuple[list[Tensor], _State]:
+    def _backwards(self, parts: Parts, first: _State | None, number: int, marks: _Marks,
+                   cells: bool) -> tuple[list[_State], _State]:
         """The same from the end: a sample begins with the last stretch that has it."""
         outputs, state = [], None
-        for stretch in reversed(stretches):
+        for stretch, spans in zip(*map(reversed, parts)):
             batch = stretch.shape[1]
             begun = 0 if state is None else state[0].shape[1]
             if state is None:
@@ -529,29 +538,31 @@ class _Recurrent:
             elif begun < batch:
                 state = _behind(state, tuple(part.new_zeros(1, batch - begun, part.shape[2]) for part in state) if first is None
                                 else tuple(part[:, begun:batch] for part in first))
-            states, state = self._run(stretch.flip(0), state, number, marks)
-            outputs.append(states.flip(0))
+            states, state = self._run(spans.turn(stretch), spans.turned(), state, number, marks, cells)
+            outputs.append(tuple(map(spans.turn, states)))
         return outputs[::-1], state
 
-    def _layers(self, stretches: list[Tensor], first: _State | None) -> tuple[list[Tensor], _State]:
-        """All layers: the states of the last one in each stretch [T,B,D·H], and every layer's last state."""
+    def _layers(self, parts: Parts, first: _State | None, cells: bool) -> tuple[list[_State], _State]:
+        """All layers: the states h of the last one in each stretch [T,B,D·H], with cells c too, and every layer's last state."""
         marks = _Marks()
-        if len(stretches) == len(self._names) == 1:
-            states, last = self._run(stretches[0], first, 0, marks)
+        if len(parts[0]) == len(self._names) == 1:
+            states, last = self._run(parts[0][0], parts[1][0], first, 0, marks, cells)
             return [states], last
-        self._pool.keep(4 * len(self._names) * len(stretches))
+        self._pool.keep(4 * len(self._names) * len(parts[0]))
         lasts = []
         for layer in range(self.num_layers):
-            number = layer * self._directions
-            walked = [walk(stretches, None if first is None else tuple(part[k:k + 1] for part in first), k, marks)
+            number, top = layer * self._directions, layer + 1 == self.num_layers
+            walked = [walk(parts, None if first is None else tuple(part[k:k + 1] for part in first), k, marks, cells and top)
                       for k, walk in enumerate((self._forwards, self._backwards)[:self._directions], number)]
             marks.go_up()
             lasts += [last for _, last in walked]
-            outputs = [states for states, _ in walked]
-            stretches = outputs[0] if len(outputs) == 1 else [torch.cat(pair, 2) for pair in zip(*outputs)]
-            if self.dropout > 0 and self.training and layer + 1 < self.num_layers:
-                stretches = [torch.nn.functional.dropout(x, self.dropout, True) for x in stretches]
-        return stretches, tuple(torch.cat(parts) for parts in zip(*lasts))
+            outputs = [tuple(torch.cat(both, 2) for both in zip(*sides)) if len(sides) > 1 else sides[0]
+                       for sides in zip(*[states for states, _ in walked])]
+            below = [states[0] for states in outputs]
+            if self.dropout > 0 and self.training and not top:
+                below = [torch.nn.functional.dropout(x, self.dropout, True) for x in below]
+            parts = below, parts[1]
+        return outputs, tuple(torch.cat(parts) for parts in zip(*lasts))
 
     def _checked_states(self, hx: Any, batch: int, like: Tensor, dimensions: int = 3) -> _State | None:
         """What the caller gives for hx, of so many dimensions, as a state of tensors [L·D,B,H]."""
@@ -588,8 +599,10 @@ class _Recurrent:
                              "each step, at least one step and one number")
         return x
 
-    def _packed(self, packed: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
-        """The forward pass of sequences of several lengths."""
+    def _packed(self, packed: PackedSequence, hx: Any, resets: Any, cells: bool) -> Any:
+        """The forward pass of sequences of several lengths: one pass, in which the library goes from the longest to the shortest.
+        Where it takes no lengths, on a GPU and in a speculative forward pass, each stretch of time with one number of samples is a
+        pass."""
         name, (data, sizes, order, back) = f"bppsa.torch.{type(self).__name__}", packed
         counts = sizes.tolist()
         if data.dim() != 2 or not counts or counts[-1] < 0 or sorted(counts, reverse=True) != counts or sum(counts) != len(data):
@@ -600,35 +613,57 @@ class _Recurrent:
         first = self._checked_states(hx, counts[0], data)
         if first is not None and order is not None:
             first = tuple(part.index_select(1, order) for part in first)
-        outputs, last = self._layers(_stretches(data, counts), first)
-        joined = torch.cat([states.reshape(-1, states.shape[2]) for states in outputs])
+        mask = check_resets(name, resets, (len(counts), counts[0]), self.batch_first, data.device)
+        steps, spans = packed_spans(packed, mask) if counts[0] > 0 else (0, WHOLE)
+        rows = spans.rows(steps)
+        if rows is None or data.is_cuda or self.forward_method == "speculative":
+            rows, parts = None, stretches(data, counts, spans)
+        else:
+            whole = data.new_zeros((steps * counts[0], data.shape[1])).index_copy(0, rows, data)
+            parts = [whole.view(steps, counts[0], data.shape[1])], [spans]
+        outputs, last = self._layers(parts, first, cells)
+        joined = [torch.cat([states.reshape(-1, states.shape[2]) for states in each]) for each in zip(*outputs)]
+        joined = [PackedSequence(each if rows is None else each.index_select(0, rows), sizes, order, back) for each in joined]
         last = last if back is None else tuple(part.index_select(1, back) for part in last)
-        return PackedSequence(joined, sizes, order, back), self._parted(last)
+        return (joined[0], self._parted(last), *joined[1:])
 
     @opaque(lambda args: type(args[0]).__name__)
-    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
+    def forward(self, input: Any, hx: Any = None, resets: Any = None, return_cells: bool = False) -> Any:
         """input [T,B,I], [B,T,I] with batch_first, [T,I], or a PackedSequence, whose shorter sequences end where they end; hx
         [L·D,B,H], or [L·D,H] with [T,I], zeros by default; D is the number of directions. Returns the states of the last layer,
         [T,B,D·H] (in the input's order of axes, or packed), and h_T of all layers and directions, shaped as hx. An LSTM takes
-        (h_0, c_0) for hx, and returns (h_T, c_T) in the place of h_T."""
+        (h_0, c_0) for hx, and returns (h_T, c_T) in the place of h_T.
+
+        resets: torch.bool [T,B], [B,T] with batch_first, or [T]; of packed sequences in the order in which they were before they
+        were packed. Where it is true, the sample begins anew in front of the step: its state there is 0 in every layer, at step 0
+        too, and no gradient goes through; in two directions each of them begins anew on its side of the cut (docs/resets.md). bytes
+        of 0 and 1 (torch.uint8) mean the same.
+
+        return_cells: an LSTM's c_1 .. c_T of the last layer are a third result, shaped as the first, with gradients."""
+        name = f"bppsa.torch.{type(self).__name__}"
+        if not isinstance(input, (Tensor, PackedSequence)):
+            raise TypeError(f"{name}: input is a {type(input).__name__}, expected a tensor or a PackedSequence")
+        cells = bool(plain(return_cells))
+        if cells and not self._pair:
+            raise ValueError(f"{name}: return_cells is True, expected False: only the state of an LSTM has c")
         if isinstance(input, PackedSequence):
-            return self._packed(input, hx)
-        if not isinstance(input, Tensor):
-            raise TypeError(f"bppsa.torch.{type(self).__name__}: input is a {type(input).__name__}, expected a tensor or a "
-                            "PackedSequence")
+            return self._packed(input, hx, resets, cells)
         if input.layout is not torch.strided or input.is_nested:
-            _checked(f"bppsa.torch.{type(self).__name__}: input", input)
+            _checked(f"{name}: input", input)
         dimensions = input.dim()
         if dimensions not in (2, 3):
-            raise ValueError(f"bppsa.torch.{type(self).__name__}: input has {dimensions} dimensions, expected 3, or 2 for a single "
-                             "sequence")
+            raise ValueError(f"{name}: input has {dimensions} dimensions, expected 3, or 2 for a single sequence")
         turned = dimensions == 3 and self.batch_first
         x = input.unsqueeze(1) if dimensions == 2 else input.transpose(0, 1) if turned else input
         x = self._check_input(x, input.shape, x.shape[0])
-        (states,), last = self._layers([x], self._checked_states(hx, x.shape[1], x, dimensions))
+        first = self._checked_states(hx, x.shape[1], x, dimensions)
+        mask = None if resets is None else check_resets(name, resets, x.shape[:dimensions - 1], turned, x.device)
+        (states,), last = self._layers(([x], [WHOLE if mask is None else Spans(None, mask)]), first, cells)
         if dimensions == 2:
-            return states.squeeze(1), self._parted(tuple(part.squeeze(1) for part in last))
-        return states.transpose(0, 1) if turned else states, self._parted(last)
+            states, last = (tuple(part.squeeze(1) for part in each) for each in (states, last))
+        elif turned:
+            states = tuple(part.transpose(0, 1) for part in states)
+        return (states[0], self._parted(last), *states[1:])
 
 
 class RNN(_Recurrent, torch.nn.RNN):

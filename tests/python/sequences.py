@@ -2,7 +2,8 @@
 
     PYTHONPATH=build/cpu/python python3 tests/python/sequences.py SEED COUNT [--steps N] [--verbose]
 
-Sequences SEED .. SEED + COUNT - 1. Several modules are alive, each is called many times; forward passes precede other passes'
+Sequences SEED .. SEED + COUNT - 1. Several modules are alive, each is called many times, with and without resets and all c of an
+LSTM, which a loop over steps has (loops.py) in the place of torch.nn; forward passes precede other passes'
 backward passes, some graphs are retained, run in threads, under checkpoints and hooks, or outlive their module; calls fail, are
 interrupted, or happen in a child of fork() in between. A sequence whose result is wrong prints its seed and its calls, and
 `sequences.py THAT_SEED 1` repeats it. Exits 1 where a result is wrong.
@@ -26,6 +27,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.utils.checkpoint import checkpoint
 
 import bppsa.torch
+import loops
 
 sys.path.append(os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "..", "bench", "scripts"))
 import results_file  # noqa: E402
@@ -90,7 +92,7 @@ class Module:
                f"forward={self.forward!r}, {self.dtype})"
 
 
-Call = collections.namedtuple("Call", "steps batch lengths single x start leaf around inplace seeds")
+Call = collections.namedtuple("Call", "steps batch lengths single resets cells x start leaf around inplace seeds")
 Graph = collections.namedtuple("Graph", "name owner dtype call tensors names total reentrant")
 
 
@@ -110,20 +112,44 @@ def draw_call(rng, module):
     of_output = draw(*x.shape[:-1], width) * (torch.rand(*x.shape[:-1], width) < rng.choice((0.1, 1))).to(module.dtype)
     of_last = [draw(*states) for _ in range(2 if module.cell == "LSTM" else 1)]
     seeds = rng.choice(([of_output], [of_output, *of_last], [None, *of_last]))
+    resets = torch.rand(steps, batch) < rng.choice((0, 0.1, 0.5, 1)) if rng.random() < 0.3 else None
+    cells = module.cell == "LSTM" and rng.random() < 0.3
+    if cells and rng.random() < 0.7:
+        seeds = [*seeds, *[None] * (3 - len(seeds)), draw(*of_output.shape)]
     around = rng.choice(AROUND)
     inplace = rng.random() < 0.2 and around != "reentrant checkpoint"  # whose outputs may be views
-    return Call(steps, batch, lengths, single, x, start, leaf, around, inplace, seeds)
+    return Call(steps, batch, lengths, single, resets, cells, x, start, leaf, around, inplace, seeds)
+
+
+def by_steps(layer, call, x, start):
+    """The results of torch.nn's layer by a loop over steps."""
+    x = x.unsqueeze(1) if call.single else x.transpose(0, 1) if layer.batch_first else x
+    start = [part.unsqueeze(1) for part in start] if call.single and start is not None else start
+    output, last, cells = loops.outputs(layer, x, start, None if call.resets is None else call.resets[:, :x.shape[1]], call.lengths)
+    rows = [output, *([cells] if call.cells else [])]
+    if call.single:
+        rows, last = ([part.squeeze(1) for part in parts] for parts in (rows, last))
+    elif layer.batch_first:
+        rows = [part.transpose(0, 1) for part in rows]
+    return (rows[0], *last, *rows[1:])
 
 
 def outputs_of(layer, call, x, start):
-    """What the layer gives as plain tensors: the outputs, padded with zeros, and the last states."""
-    state = None if start is None else tuple(start) if len(start) == 2 else start[0]
+    """What the layer gives as plain tensors: the outputs, padded with zeros, the last states, and all c if the call wants them."""
+    if not isinstance(layer, bppsa.torch._Recurrent) and (call.resets is not None or call.cells):
+        return by_steps(layer, call, x, start)
+    state, more = None if start is None else tuple(start) if len(start) == 2 else start[0], {}
+    if call.resets is not None:
+        resets = call.resets[:call.steps if call.lengths is None else max(call.lengths)]
+        more["resets"] = resets[:, 0] if call.single else resets.t() if layer.batch_first else resets
+    if call.cells:
+        more["return_cells"] = True
     if call.lengths is None:
-        output, last = layer(x, state)
+        output, last, *cells = layer(x, state, **more)
     else:
-        output, last = layer(pack_padded_sequence(x, call.lengths, layer.batch_first, enforce_sorted=False), state)
-        output = pad_packed_sequence(output, layer.batch_first, total_length=call.steps)[0]
-    return (output, *last) if isinstance(last, tuple) else (output, last)
+        packed, last, *cells = layer(pack_padded_sequence(x, call.lengths, layer.batch_first, enforce_sorted=False), state, **more)
+        output, *cells = (pad_packed_sequence(each, layer.batch_first, total_length=call.steps)[0] for each in (packed, *cells))
+    return (output, *(last if isinstance(last, tuple) else (last,)), *cells)
 
 
 def total_of(call, results):
@@ -180,7 +206,8 @@ class Sequence:
         module, rng = self.rng.choice(self.modules), self.rng
         call = draw_call(rng, module)
         name = f"g{len(self.log)}"
-        self.note(f"{name} = {module.name}: T {call.steps}, B {call.batch}, lengths {call.lengths}, single {call.single}, "
+        self.note(f"{name} = {module.name}: T {call.steps}, B {call.batch}, lengths {call.lengths}, single {call.single}, resets "
+                  f"{None if call.resets is None else call.resets.nonzero().tolist()}, all c {call.cells}, "
                   f"start {None if call.start is None else [part.requires_grad for part in call.start]}, x {call.leaf}, "
                   f"{call.around}, in place {call.inplace}, seeds {[seed is not None for seed in call.seeds]}")
         x, passed, start = given(call, module.dtype)
@@ -382,10 +409,12 @@ class Sequence:
         """A wrong call, which changes nothing."""
         module = self.rng.choice(self.modules)
         self.note(f"{module.name}: a wrong call")
-        wrong = [torch.randn(3, 2, module.inputs + 1, dtype=module.dtype), torch.randn(3, dtype=module.dtype),
-                 torch.randn(3, 2, module.inputs, dtype=torch.float16)]
+        x = torch.randn(3, 2, module.inputs, dtype=module.dtype)
+        wrong = [[torch.randn(3, 2, module.inputs + 1, dtype=module.dtype)], [torch.randn(3, dtype=module.dtype)],
+                 [x.half()], [x, None, torch.zeros(6, dtype=torch.bool)], [x, None, torch.full((3, 2), 2, dtype=torch.uint8)],
+                 [x, None, torch.zeros(3, 2)]]
         try:
-            module.ours(self.rng.choice(wrong))
+            module.ours(*self.rng.choice(wrong))
         except (ValueError, TypeError):
             return
         raise Wrong(f"{module.name}: a wrong call was accepted")

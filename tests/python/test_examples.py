@@ -21,7 +21,7 @@ class Examples(unittest.TestCase):
             return done.stdout, os.listdir(folder)
 
     def test_every_example_is_here(self):
-        self.assertEqual(sorted(os.listdir(EXAMPLES)), ["audio_gru.py", "pruned_flops.py", "state_space.py"])
+        self.assertEqual(sorted(os.listdir(EXAMPLES)), ["audio_gru.py", "pruned_flops.py", "recurrent_ppo.py", "state_space.py"])
 
     def test_the_first_one_of_the_page_is_short(self):
         """tests/docs runs it."""
@@ -58,6 +58,14 @@ class Examples(unittest.TestCase):
         out, _ = self.run_example("state_space.py", "--steps", "60", "--length", "37")
         losses = [float(loss) for loss in re.findall(r"loss ([0-9.]+)", out)]
         self.assertLess(losses[-1], 0.5 * losses[0], out)
+
+    @unittest.skipUnless(has("torch"), "PyTorch is missing (package python3-torch)")
+    def test_recurrent_ppo(self):
+        out, _ = self.run_example("recurrent_ppo.py", "--updates", "2", "--both")
+        self.assertLess(float(re.search(r"differ by at most (\S+)", out)[1]), 1e-5)
+        for name in ("bppsa.torch.GRU", "torch.nn.GRUCell"):
+            least, most = map(float, re.search(rf"{name}: returns (\S+) \.\. (\S+) of 1, ", out).groups())
+            self.assertTrue(0 < least == most < 1, out)
 
     @unittest.skipUnless(has("torch"), "PyTorch is missing (package python3-torch)")
     def test_audio(self):

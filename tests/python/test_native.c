@@ -30,6 +30,7 @@ enum {
   OUTPUT = INPUTS,
   LAST_H,
   LAST_C,
+  CELLS, /* all c */
   GRADIENT,
   ALL = GRADIENT + ARRAYS
 };
@@ -45,12 +46,16 @@ typedef struct {
   int64_t gates;
   bppsa_dtype dtype;
   bool start, biases; /* h_0 and b_* are given */
+  bool cells;         /* of an LSTM: all c are results, and OF_CELL is their gradient, not that of c_T in its first rows */
 } pass;
 
 static int64_t count_of(const pass *p, int which) {
-  const int64_t counts[INPUTS] = {T * B * I,    B * H,     B * H, p->gates * H * I, p->gates * H * H, p->gates * H,
-                                  p->gates * H, T * B * H, B * H};
-  return which < INPUTS ? counts[which] : which == OUTPUT ? T * B * H : which < GRADIENT ? B * H : counts[which - GRADIENT];
+  const int64_t counts[INPUTS] = {T * B * I,    B * H,        B * H,     p->gates * H * I, p->gates * H * H,
+                                  p->gates * H, p->gates * H, T * B * H, T * B * H};
+  return which < INPUTS                      ? counts[which]
+         : which == OUTPUT || which == CELLS ? T * B * H
+         : which < GRADIENT                  ? B * H
+                                             : counts[which - GRADIENT];
 }
 
 static bool is_used(const pass *p, int which) {
@@ -60,6 +65,7 @@ static bool is_used(const pass *p, int which) {
          : kind == C0                          ? p->start && pair
          : kind == B_IH || kind == B_HH        ? p->biases
          : which == OF_CELL || which == LAST_C ? pair
+         : which == CELLS                      ? pair && p->cells
                                                : true;
 }
 
@@ -90,7 +96,7 @@ static void make_passes(const pass *p, const bppsa_device *where, double *values
     bppsa_free(host);
   }
   for (int i = 0; i < 2; ++i) {
-    assert_int_equal(bppsa_python_layer_create(p->cell, p->method, "sequential", 0, p->dtype == BPPSA_F64, sizes, 1, 1,
+    assert_int_equal(bppsa_python_layer_create(p->cell, p->method, "sequential", 0, p->dtype == BPPSA_F64, sizes, 1, 0, 0, 1,
                                                gpu_of(where), bppsa_device_get_stream(where), CHUNKS, 2, -1, &made->layers[i]),
                      BPPSA_OK);
     made->last[i] = zeros_on(where, count_of(p, LAST_H) * size);
@@ -125,16 +131,18 @@ static void go_through(const passes *m) {
   void *const *a = m->a;
   const int64_t x = count_of(m->p, X) * (int64_t)bppsa_dtype_size(m->p->dtype);
   const void *const weights[] = {a[W_IH], a[W_HH], a[B_IH], a[B_HH]};
-  assert_int_equal(bppsa_python_layer_forward(m->layers[0], a[X], m->p->start ? (const void *[]){a[H0], a[C0]} : NULL, weights,
-                                              m->tapes[0], (void *[]){a[LAST_H], a[LAST_C]}, a[OUTPUT]),
+  assert_int_equal(bppsa_python_layer_forward(m->layers[0], a[X], NULL, m->p->start ? (const void *[]){a[H0], a[C0]} : NULL,
+                                              weights, m->tapes[0], (void *[]){a[LAST_H], a[LAST_C]}, a[OUTPUT], a[CELLS]),
                    BPPSA_OK);
   assert_int_equal(bppsa_memory_queue_clear(m->where, m->x, x), BPPSA_OK);
-  assert_int_equal(bppsa_python_layer_forward(m->layers[0], m->x, NULL, weights, m->tapes[2], m->last, m->output), BPPSA_OK);
+  assert_int_equal(bppsa_python_layer_forward(m->layers[0], m->x, NULL, NULL, weights, m->tapes[2], m->last, m->output, NULL),
+                   BPPSA_OK);
   assert_int_equal(bppsa_memory_queue_copy(m->where, m->x, x, a[X], x, x, 1), BPPSA_OK);
   assert_int_equal(bppsa_memory_queue_copy(m->where, m->tapes[1], m->tape, m->tapes[0], m->tape, m->tape, 1), BPPSA_OK);
   assert_int_equal(bppsa_memory_queue_clear(m->where, m->tapes[0], m->tape), BPPSA_OK);
   assert_int_equal(
-      bppsa_python_layer_backward(m->layers[1], m->x, weights, m->tapes[1], a[SEED], a[OF_CELL],
+      bppsa_python_layer_backward(m->layers[1], m->x, NULL, weights, m->tapes[1], a[SEED],
+                                  (const void *[]){m->p->cells ? NULL : a[OF_CELL], m->p->cells ? a[OF_CELL] : NULL},
                                   (void *[]){a[GRADIENT + W_IH], a[GRADIENT + W_HH], a[GRADIENT + B_IH], a[GRADIENT + B_HH]},
                                   a[GRADIENT + X], (void *[]){a[GRADIENT + H0], a[GRADIENT + C0]}),
       BPPSA_OK);
@@ -184,8 +192,9 @@ static double loss_of(const pass *p, double *values[ALL]) {
   for (int64_t i = 0; i < count_of(p, OUTPUT); ++i) {
     sum += values[SEED][i] * values[OUTPUT][i];
   }
-  for (int64_t i = 0; p->gates == 4 && i < count_of(p, LAST_C); ++i) {
-    sum += values[OF_CELL][i] * values[LAST_C][i];
+  const int results = p->cells ? CELLS : LAST_C;
+  for (int64_t i = 0; p->gates == 4 && i < count_of(p, results); ++i) {
+    sum += values[OF_CELL][i] * values[results][i];
   }
   return sum;
 }
@@ -200,8 +209,9 @@ static const char *const methods[METHODS] = {"bp", "chunked 3", "blelloch", "aut
 /* Can the device compute backward passes in chunks of time? If it cannot, a sentence says so. */
 static bool can_speculate(void) {
   bppsa_python_layer *layer = NULL;
-  const bppsa_status status = bppsa_python_layer_create("lstm", "speculative", "sequential", 0, 0, (int64_t[]){T, B, I, H}, 1, 1,
-                                                        gpu_of(device), bppsa_device_get_stream(device), CHUNKS, 2, -1, &layer);
+  const bppsa_status status =
+      bppsa_python_layer_create("lstm", "speculative", "sequential", 0, 0, (int64_t[]){T, B, I, H}, 1, 0, 0, 1, gpu_of(device),
+                                bppsa_device_get_stream(device), CHUNKS, 2, -1, &layer);
   if (status != BPPSA_OK) {
     assert_error(status, BPPSA_ERR_UNSUPPORTED, "a speculative backward pass on a GPU, expected bp, scan or auto, or a CPU");
     assert_null(layer);
@@ -210,11 +220,13 @@ static bool can_speculate(void) {
   return status == BPPSA_OK;
 }
 
-/* The gradients are the difference quotients of Σ seed · h + Σ of_cell · c_T, each argument moved in a direction of its own. */
+/* The gradients are the difference quotients of Σ seed · h + Σ of_cell · c_T (or of all c), each moved in a direction of
+ * its own. */
 static void test_gradients(void **state) {
   (void)state;
-  for (int k = 0; k < 3; ++k) {
-    const pass p = {cells[k].name, "bp", cells[k].gates, BPPSA_F64, true, true};
+  for (int n = 0; n < 4; ++n) {
+    const int k = n < 3 ? n : 2;
+    const pass p = {cells[k].name, "bp", cells[k].gates, BPPSA_F64, true, true, n == 3};
     double *values[ALL];
     make_values(&p, values);
     for (int w = 0; w < ARRAYS; ++w) {
@@ -248,9 +260,10 @@ static void test_as_the_processor(void **state) {
   const int count_methods = can_speculate() ? METHODS : METHODS - 1, all = 3 * 2 * count_methods;
   for (int n = 0; n < all * 4; ++n) {
     const int k = n % 3, more = n / all;
-    const pass p = {cells[k].name,  methods[n / 6 % count_methods],
-                    cells[k].gates, n / 3 % 2 == 0 ? BPPSA_F32 : BPPSA_F64,
-                    more % 2 == 0,  more / 2 == 0};
+    const pass p = {cells[k].name,       methods[n / 6 % count_methods],
+                    cells[k].gates,      n / 3 % 2 == 0 ? BPPSA_F32 : BPPSA_F64,
+                    more % 2 == 0,       more / 2 == 0,
+                    more % 2 != more / 2};
     pass reference = p;
     double *values[ALL], *expected[ALL];
     make_values(&p, values);
@@ -313,6 +326,61 @@ static bppsa_view view_on(const void *data, int32_t ndim, const int64_t *shape) 
   return view;
 }
 
+/* Lengths and resets of passes with tapes, and gradients of c, where they do not fit. */
+static void test_wrong_spans(void **state) {
+  (void)state;
+  const bool gpu = bppsa_device_get_kind(device) != BPPSA_CPU;
+  bppsa_recurrent_config config = bppsa_recurrent_config_default();
+  bppsa_model *gru = NULL, *lstm = NULL;
+  int64_t size, lengths[B] = {T, 1, T + 1};
+  config.seq_len = T;
+  config.batch = B;
+  config.input = I;
+  config.hidden = H;
+  config.dtype = BPPSA_F64;
+  config.tape = config.loss_all = true;
+  config.lengths = !gpu;
+  assert_int_equal(bppsa_recurrent_create(&config, bppsa_network_kind_find("gru")->cell, device, &gru), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_create(&config, bppsa_network_kind_find("lstm")->cell, device, &lstm), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_tape_size(gru, &size), BPPSA_OK);
+  void *memory = zeros_on(device, size * 8), *input = zeros_on(device, T * B * I * 8);
+  const bppsa_view x = view_on(input, 3, (int64_t[]){T, B, I}), tape = view_on(memory, 1, &size),
+                   narrow = view_on(input, 3, (int64_t[]){T, B, 1}), mask = view_on(input, 2, (int64_t[]){T, B});
+  assert_error(bppsa_recurrent_use_spans(gru, &(bppsa_spans){.lengths = lengths}), BPPSA_ERR_ARGUMENT,
+               "gru: lengths or resets without a tape, expected bppsa_recurrent_use_tape before them");
+  assert_error(bppsa_recurrent_seed_cells(lstm, &x), BPPSA_ERR_ARGUMENT, "gradients of c: no forward pass precedes them");
+  assert_int_equal(bppsa_recurrent_use_tape(gru, &x, &tape, NULL), BPPSA_OK);
+  assert_error(bppsa_recurrent_use_spans(gru, &(bppsa_spans){.resets = &mask}), BPPSA_ERR_ARGUMENT,
+               "gru: resets of samples for a model that was created without them");
+  assert_error(bppsa_recurrent_use_spans(gru, &(bppsa_spans){.lengths = lengths}), BPPSA_ERR_ARGUMENT,
+               gpu ? "gru: lengths of samples for a model that was created without them"
+                   : "length 12 of sample 2 of the batch, expected 1 .. 11");
+  lengths[2] = 2;
+  assert_int_equal(bppsa_recurrent_use_spans(gru, &(bppsa_spans){.lengths = gpu ? NULL : lengths}), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_forward_layers(gru, &x, NULL), BPPSA_OK);
+  assert_error(bppsa_recurrent_seed_cells(gru, &x), BPPSA_ERR_UNSUPPORTED, "gradients of c of gru, expected a cell");
+  bppsa_model_destroy(gru);
+  bppsa_memory_free(device, memory);
+  assert_int_equal(bppsa_recurrent_tape_size(lstm, &size), BPPSA_OK);
+  memory = zeros_on(device, size * 8);
+  const bppsa_view larger = view_on(memory, 1, &size);
+  assert_int_equal(bppsa_recurrent_use_tape(lstm, &x, &larger, NULL), BPPSA_OK);
+  assert_error(bppsa_recurrent_seed_cells(lstm, &narrow), BPPSA_ERR_SHAPE,
+               "gradients of c: f64 [11, 3, 1], expected f64 [11, 3, 5]");
+  assert_error(bppsa_recurrent_seed_cells(lstm, &mask), BPPSA_ERR_SHAPE, "gradients of c: f64 [11, 3], expected f64 [3, 5]");
+  assert_int_equal(bppsa_recurrent_seed_cells(lstm, NULL), BPPSA_OK);
+  bppsa_model_destroy(lstm);
+  bppsa_memory_free(device, memory);
+  bppsa_memory_free(device, input);
+  config.lengths = true;
+  lstm = NULL;
+  if (gpu) {
+    assert_error(bppsa_recurrent_create(&config, bppsa_network_kind_find("lstm")->cell, device, &lstm), BPPSA_ERR_UNSUPPORTED,
+                 "tapes of samples that have lengths on a GPU, expected a CPU");
+    assert_null(lstm);
+  }
+}
+
 /* Networks with tapes refuse passes without one, tapes of another size and outputs of another shape; others refuse tapes. */
 static void test_wrong_tapes(void **state) {
   (void)state;
@@ -365,7 +433,7 @@ static bppsa_status create_on(int32_t gpu, bool a_scan, int64_t threads) {
   void *stream = bppsa_device_get_stream(device);
   const bppsa_status status =
       a_scan ? bppsa_python_scan_create("auto", 0, 1, sizes, 1, threads, gpu, stream, &scan)
-             : bppsa_python_layer_create("lstm", "auto", "auto", 0, 1, sizes, 1, threads, gpu, stream, 0, -1, -1, &layer);
+             : bppsa_python_layer_create("lstm", "auto", "auto", 0, 1, sizes, 1, 0, 0, threads, gpu, stream, 0, -1, -1, &layer);
   assert_true(status == BPPSA_OK || (layer == NULL && scan == NULL));
   bppsa_python_layer_destroy(layer);
   bppsa_python_scan_destroy(scan);
@@ -394,7 +462,8 @@ static void read_account(const bppsa_python_account *account, double numbers[BPP
 /* An account counts passes in chunks alone; a state's pause makes the next pass BP, and then one less is to come. */
 static void test_accounts(void **state) {
   (void)state;
-  const pass planned[] = {{"gru", "speculative", 3, BPPSA_F64, true, true}, {"gru", "bp", 3, BPPSA_F64, true, true}};
+  const pass planned[] = {{"gru", "speculative", 3, BPPSA_F64, true, true, false},
+                          {"gru", "bp", 3, BPPSA_F64, true, true, false}};
   bppsa_python_account *account = bppsa_calloc(1, (size_t)bppsa_python_account_bytes());
   double numbers[BPPSA_PYTHON_NUMBERS] = {-1}, *values[ALL];
   bppsa_device *host = cpu_device(1);
@@ -465,10 +534,10 @@ static void test_memory(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients),     cmocka_unit_test(test_as_the_processor),
-                                     cmocka_unit_test(test_scans),         cmocka_unit_test(test_wrong_tapes),
-                                     cmocka_unit_test(test_wrong_devices), cmocka_unit_test(test_memory),
-                                     cmocka_unit_test(test_accounts),      cmocka_unit_test(test_reaches)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_gradients),   cmocka_unit_test(test_as_the_processor), cmocka_unit_test(test_scans),
+      cmocka_unit_test(test_wrong_tapes), cmocka_unit_test(test_wrong_devices),    cmocka_unit_test(test_memory),
+      cmocka_unit_test(test_accounts),    cmocka_unit_test(test_reaches),          cmocka_unit_test(test_wrong_spans)};
   device = test_device(1);
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   bppsa_device_destroy(device);

@@ -269,7 +269,7 @@ class Saved(Passes):
             for name in [name for name, _ in layer.named_parameters()]:
                 setattr(layer, name, torch.nn.Parameter(torch.zeros_like(getattr(layer, name))))
             gc.collect()
-            self.assertEqual([weight().data_ptr() for weight in weights], held[0][2])
+            self.assertEqual([weight().data_ptr() for weight in weights], held[0][3])
             self.assertIsNotNone(memory())
         finally:
             go_on.set()
@@ -498,9 +498,9 @@ class Together(Passes):
 
         def once(x):
             output, tape, last, dx = (x.new_empty(size) for size in ((50, 2, 4), native.tape, (2, 4), (50, 2, 3)))
-            native.forward(x.data_ptr(), None, addresses, tape.data_ptr(), (last.data_ptr(), None), output.data_ptr())
-            native.backward(x.data_ptr(), addresses, tape.data_ptr(), output.data_ptr(), None, (None,) * 4, dx.data_ptr(),
-                            (None, None))
+            native.forward(x.data_ptr(), None, None, addresses, tape.data_ptr(), (last.data_ptr(), None), output.data_ptr())
+            native.backward(x.data_ptr(), None, addresses, tape.data_ptr(), output.data_ptr(), (None, None), (None,) * 4,
+                            dx.data_ptr(), (None, None))
             return output, dx
 
         inputs = [torch.randn(50, 2, 3, dtype=torch.float64) for _ in range(3)]

@@ -485,17 +485,19 @@ class AsOnAGpu(Torch):
             layer, x = getattr(bppsa.torch, cell)(3, 4, **options), torch.randn(9, 3, 3, requires_grad=True)
             start = [torch.randn(4 if several else 1, 3, 4, requires_grad=True) for _ in range(2 if cell == "LSTM" else 1)]
             weights = [torch.randn(9, 3, 8 if several else 4), *(torch.randn_like(part) for part in start)]
-            expected = self.grads(layer, x, start, weights, [9, 4, 6])
+            expected = [self.grads(layer, x, start, weights, lengths) for lengths in (None, [9, 4, 6])]
             tapes = len(layer._pool.tapes._idle) + len(layer._pool.tapes._returned)
             with mock.patch.object(torch.Tensor, "is_cuda", True), mock.patch.object(torch.Tensor, "get_device", lambda _: -1), \
                     mock.patch("torch.cuda.current_stream", lambda _: mock.Mock(cuda_stream=None)), \
                     mock.patch("torch.cuda.device", lambda _: contextlib.nullcontext()):
-                found = self.grads(layer, x, start, weights, [9, 4, 6])
+                found = [self.grads(layer, x, start, weights, lengths) for lengths in (None, [9, 4, 6])]
                 output = layer(x)[0]
                 output.mul_(2).sum().backward()  # the layer's own states stay as they are
                 # tapes are tensors of their own too
                 self.assertEqual(len(layer._pool.tapes._idle) + len(layer._pool.tapes._returned), tapes)
-            self.assertTrue(all(torch.equal(one, other) for one, other in zip(found, expected)), (cell, several))
+            self.assertTrue(all(torch.equal(one, other) for one, other in zip(found[0], expected[0])), (cell, several))
+            for one, other in zip(found[1], expected[1]):  # the processor's one pass has other sums than the GPU's stretches
+                self.assertLess(residual(one.detach(), other.detach(), 9, "float32"), 30, (cell, several))
 
 
 class Interrupts(Torch):
