@@ -320,6 +320,11 @@ static bppsa_status reserve_all(recurrent_network *n, const bppsa_device *device
                         "a part of a sequence whose speculative backward pass has one chunk or tolerance 0, expected BP");
     }
   }
+  if (n->config.resets && shape.device != BPPSA_CPU && (n->forward.plan.speculative || n->back.plan.speculative)) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
+                      "resets of samples in a speculative pass on a GPU, expected sequential passes or scans, "
+                      "or a CPU");
+  }
   n->forward.seq_len = shape.seq_len;
   n->backend->choose(n);
   BPPSA_TRY(check_memory(n, scans, scans ? held : 0)); /* products of the backend's own kernels are among its arrays */
@@ -397,9 +402,6 @@ static bppsa_status choose_method(recurrent_network *n, const bppsa_device *devi
 static bppsa_status make(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device, bool allocates,
                          recurrent_network **made) {
   BPPSA_TRY(check_config(config));
-  if (config->resets && bppsa_device_get_kind(device) != BPPSA_CPU) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "resets of samples on a GPU, expected a CPU");
-  }
   BPPSA_TRY(bppsa_recurrent_check_cell(config, cell));
   recurrent_network *n = bppsa_calloc(1, sizeof *n);
   if (n == NULL) {
