@@ -322,6 +322,11 @@ static bppsa_status reserve_all(recurrent_network *n, const bppsa_device *device
                         "a part of a sequence whose speculative backward pass has one chunk or tolerance 0, expected BP");
     }
   }
+  if (n->config.resets && shape.device != BPPSA_CPU && (n->forward.plan.speculative || n->back.plan.speculative)) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
+                      "resets of samples in a speculative pass on a GPU, expected sequential passes or scans, "
+                      "or a CPU");
+  }
   n->forward.seq_len = shape.seq_len;
   n->backend->choose(n);
   BPPSA_TRY(check_memory(n, scans, scans ? held : 0)); /* products of the backend's own kernels are among its arrays */
@@ -399,9 +404,6 @@ static bppsa_status choose_method(recurrent_network *n, const bppsa_device *devi
 static bppsa_status make(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device, bool allocates,
                          recurrent_network **made) {
   BPPSA_TRY(check_config(config));
-  if (config->resets && bppsa_device_get_kind(device) != BPPSA_CPU) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "resets of samples on a GPU, expected a CPU");
-  }
   const bool part =
       config->part.seq_len != 0 || config->ends.before != NULL || config->ends.after != NULL || config->factory.create != NULL;
   if (config->resets && part && bppsa_device_get_kind(device) != BPPSA_CPU) {

@@ -45,7 +45,7 @@ typedef struct {
   /* Of the samples in the present batch, size capacity, in host memory that a GPU reads when the batch's work runs; NULL: all
    * have T steps. */
   int64_t *lengths;
-  uint8_t *resets; /* [T, capacity], of the present batch [T][count], in host memory; NULL: no sample begins anew */
+  uint8_t *resets; /* likewise [T, capacity], of the present batch [T][count]; NULL: no sample begins anew */
   double *weights; /* [T or 1, capacity], of the rows' losses, as the labels; NULL: all are 1 */
   /* Of streams, otherwise empty: the states in which the latest pass has ended, [L, capacity, S], and those in which it has begun,
    * [L, count, S] of the same capacity, which the model reads again */
