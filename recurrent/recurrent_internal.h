@@ -169,7 +169,7 @@ typedef struct {
 } recurrent_ragged;
 
 /* Samples that begin anew (resets.c, reset_state.c). Arrays are NULL where the network takes no resets, and on a GPU, which has its
- * own (recurrent/gpu/resets.cuh); the last four where it learns no reset state. A part of a sequence has the masks of all steps,
+ * own (recurrent/gpu/resets.cuh); the last three where it learns no reset state. A part of a sequence has the masks of all steps,
  * T. */
 typedef struct {
   bool active;          /* a sample of the present batch begins anew; on a GPU: the batch has resets */
@@ -178,9 +178,9 @@ typedef struct {
   uint8_t *any;         /* [D][T]: some sample does */
   void *h, *c;          /* [2][B][H], copies of the states in front of and behind a step that resets some; c of a pair */
   void *injected;       /* [B][S], copies of u in front of such a step */
-  double *sums;   /* [B][C][S], parts of the gradient of a layer's reset state; C: chunks of the speculative pass, or 1 */
-  void *terms;    /* instead of them in a part of a sequence whose backward pass is speculative: [T][B][S] of its own steps */
-  void *scratch;  /* of a scan: [threads], the arrays of a group of steps */
+  double *sums;         /* [B][C][S], parts of the gradient of a layer's reset state; C: chunks of the speculative pass, or 1 */
+  void *terms;   /* instead of them in a part of a sequence whose backward pass is speculative: [T][B][S] of its own steps */
+  void *scratch; /* of a scan: [threads], the arrays of a group of steps */
 } recurrent_resets;
 
 /* For a network with two directions (directions.c), rows in the order of time; otherwise NULL. */
