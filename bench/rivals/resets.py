@@ -1,0 +1,375 @@
+#!/usr/bin/env python3
+"""Rows of several episodes: bppsa.torch with resets beside PyTorch and JAX, at the sizes that reinforcement learning trains with.
+
+    PYTHONPATH=build/cpu/python build/rivals/bin/python bench/rivals/resets.py --out FOLDER [--points gru_1_128_128_3 ..]
+
+A pass is what an update of one recurrent layer needs, from an input x [T,B,I] and a mask of resets [T,B]: states of all steps, and
+the gradients of x and of all weights from a gradient of all states. T is 128, in float32, on one thread. The methods:
+
+  bppsa                 a layer of bppsa.torch with resets=mask; bppsa_no_resets: the same pass without a mask
+  bppsa_packed          the mask as sequences of their own: split, packed, one pass, and put back into the row
+  torch_loop            a loop of torch.nn's layer over single steps, with (1 - done) times the state in front of each, as CleanRL and
+                        sb3-contrib write it
+  torch_cells           the same loop of torch.nn.GRUCell or LSTMCell
+  torch_packed          split, packed, torch.nn's layer, put back
+  torch_pad             split, padded to the longest piece, torch.nn's layer, put back: what torchrl's backend "pad" does
+  torch_scan            torch._higher_order_ops.scan, on which torchrl's backend "scan" stands, without a compiler; from PyTorch
+                        2.15 on
+  jax_as_written        lax.scan over steps, products with the input inside, as PureJaxRL writes it (a GRU's gates are six products)
+  jax_hoisted_U         the input's products in front of lax.scan, by hand, and U steps unrolled
+
+torchrl itself is not called, and its own code may be faster or slower than these two of PyTorch's. Each method's states, gradient of x and
+gradients of W_ih and W_hh are compared with a loop in float64 first (residuals of docs/conventions.md, below 30); then all methods
+take turns, and a row has the median of its turns. A method whose second pass takes more than --slowest seconds has that one turn.
+FOLDER gets a JSON document for each point. Exits 77 where PyTorch is missing, 1 where a result is wrong.
+"""
+import argparse
+import os
+import sys
+import time
+import types
+
+sys.path.append(os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "scripts"))
+os.environ["OMP_NUM_THREADS"] = "1"  # before the libraries are imported
+os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+
+import noise  # noqa: E402
+import program  # noqa: E402
+import results_file  # noqa: E402
+from cells import cell_of  # noqa: E402
+
+try:
+    import numpy as np
+    import torch
+    from torch.nn.utils.rnn import pack_sequence, pad_sequence, unpack_sequence
+except ImportError as missing:
+    print(f"resets.py: {missing}, expected PyTorch, as bench/rivals/setup installs it")
+    sys.exit(77)
+try:
+    import bppsa.torch
+except ImportError as missing:
+    sys.exit(f"resets.py: error: {missing}, expected PYTHONPATH=build/cpu/python")
+try:
+    import jax
+    import jax.numpy as jnp
+except ImportError:
+    jax = jnp = None
+
+STEPS, LIMIT = 128, 30
+CLOCK = time.perf_counter  # --cpu-time takes another one
+# cell, B, I, H, resets in a hundred steps; who trains with such sizes
+POINTS = [("gru", 1, 128, 128, 3, "PureJaxRL"), ("gru", 4, 128, 128, 0, ""), ("gru", 4, 128, 128, 1, ""),
+          ("gru", 4, 128, 128, 3, ""), ("gru", 4, 128, 128, 10, ""), ("gru", 24, 128, 128, 3, "JaxMARL, MPE"),
+          ("gru", 160, 128, 128, 3, "JaxMARL, SMAX"), ("lstm", 2, 512, 128, 3, "CleanRL"), ("lstm", 8, 512, 128, 3, ""),
+          ("lstm", 8, 64, 256, 3, "sb3-contrib")]
+
+
+def name_of(point):
+    return "_".join(str(part) for part in point[:5])
+
+
+class Refused(Exception):
+    """Why a method has no row."""
+
+
+class Problem:
+    """The arrays of a point, in numpy."""
+
+    def __init__(self, point, steps):
+        self.cell, self.batch, self.inputs, self.hidden, percent, _ = point
+        self.steps, self.gates = steps, 3 if self.cell == "gru" else 4
+        draw = np.random.default_rng(1)
+        self.x = draw.standard_normal((steps, self.batch, self.inputs), np.float32)
+        self.seed = draw.standard_normal((steps, self.batch, self.hidden), np.float32)
+        self.mask = draw.random((steps, self.batch)) < percent / 100
+        bound = self.hidden ** -0.5
+        shapes = ((self.gates * self.hidden, self.inputs), (self.gates * self.hidden, self.hidden), (self.gates * self.hidden,),
+                  (self.gates * self.hidden,))
+        self.weights = [draw.uniform(-bound, bound, shape).astype(np.float32) for shape in shapes]
+        starts = self.mask.copy()
+        starts[0] = True
+        self.segments = int(starts.sum())
+
+    def expected(self, masked):
+        """States, and the gradients of x, W_ih and W_hh, by a loop in float64."""
+        wide = [torch.tensor(array, dtype=torch.float64, requires_grad=True) for array in (self.x, *self.weights)]
+        x, weights = wide[0], wide[1:]
+        cell = cell_of(functions(torch.chunk), self.cell, None)
+        state, rows, a = x.new_zeros(self.batch, cell.width * self.hidden), [], cell.take_input(weights, x)
+        for t in range(self.steps):
+            if masked:
+                state = torch.where(torch.from_numpy(self.mask[t]).unsqueeze(1), torch.zeros_like(state), state)
+            state = cell.step(weights, a[t], state)
+            rows.append(state[:, :self.hidden])
+        states = torch.stack(rows)
+        gradients = torch.autograd.grad(states, wide[:3], torch.tensor(self.seed, dtype=torch.float64))
+        return [each.detach().numpy() for each in (states, *gradients)]
+
+
+def functions(split):
+    """PyTorch's, for bench/rivals/cells.py."""
+    return types.SimpleNamespace(tanh=torch.tanh, sigmoid=torch.sigmoid, relu=torch.relu, concatenate=torch.cat, split=split)
+
+
+# ---- PyTorch and bppsa.torch ----
+
+
+class Torch:
+    """A layer of torch.nn or bppsa.torch and a pass by autograd. run: gives the states, from the layer, x and the mask."""
+
+    def __init__(self, problem, library, run):
+        self.problem, self.run = problem, run
+        self.x, self.seed = torch.from_numpy(problem.x).requires_grad_(), torch.from_numpy(problem.seed)
+        self.mask = torch.from_numpy(problem.mask)
+        self.layer = getattr(library, problem.cell.upper())(problem.inputs, problem.hidden)
+        with torch.no_grad():
+            for parameter, value in zip(self.layer.parameters(), problem.weights):
+                parameter.copy_(torch.from_numpy(value))
+        self.weights = list(self.layer.parameters())
+
+    def zeros(self):
+        """The first state: h, and of an LSTM c."""
+        return [self.x.new_zeros(1, self.problem.batch, self.problem.hidden) for _ in range(2 if self.problem.cell == "lstm" else 1)]
+
+    def pass_(self):
+        states = self.run(self)
+        self.results = (states, *torch.autograd.grad(states, [self.x, *self.weights], self.seed))
+
+    def arrays(self):
+        return [each.detach().numpy() for each in self.results[:4]]
+
+
+def pieces_of(one):
+    """x in pieces that begin where an episode or a sample does; their lengths. Samples follow each other."""
+    starts = one.mask.clone()
+    starts[0] = True
+    flat = starts.t().reshape(-1).nonzero().squeeze(1)
+    lengths = torch.diff(flat, append=flat.new_tensor([starts.numel()])).tolist()
+    return one.x.transpose(0, 1).reshape(-1, one.problem.inputs).split(lengths), lengths
+
+
+def put_back(one, rows):
+    """Rows of all pieces as states [T,B,H]."""
+    return rows.view(one.problem.batch, one.problem.steps, one.problem.hidden).transpose(0, 1)
+
+
+def packed(one):
+    pieces, _ = pieces_of(one)
+    return put_back(one, torch.cat(unpack_sequence(one.layer(pack_sequence(pieces, enforce_sorted=False))[0])))
+
+
+def padded(one):
+    pieces, lengths = pieces_of(one)
+    states = one.layer(pad_sequence(pieces))[0].transpose(0, 1)
+    return put_back(one, states[torch.arange(states.shape[1]) < torch.tensor(lengths).unsqueeze(1)])
+
+
+def loop(one):
+    state, rows, done = one.zeros(), [], one.mask.float()
+    for x, d in zip(one.x, done):
+        state = [(1.0 - d).view(1, -1, 1) * part for part in state]
+        row, state = one.layer(x.unsqueeze(0), tuple(state) if len(state) == 2 else state[0])
+        state = state if isinstance(state, tuple) else [state]
+        rows.append(row)
+    return torch.cat(rows)
+
+
+def cells(one):
+    cell = torch._VF.lstm_cell if one.problem.cell == "lstm" else torch._VF.gru_cell  # what nn.LSTMCell and nn.GRUCell call
+    state, rows, done = [part[0] for part in one.zeros()], [], one.mask.float()
+    for x, d in zip(one.x, done):
+        state = [(1.0 - d).unsqueeze(1) * part for part in state]
+        state = cell(x, state if len(state) == 2 else state[0], *one.weights)
+        state = state if isinstance(state, tuple) else [state]
+        rows.append(state[0])
+    return torch.stack(rows)
+
+
+def torch_scan(one):
+    try:
+        from torch._higher_order_ops.scan import scan
+    except ImportError as missing_scan:
+        raise Refused(f"needs PyTorch >= 2.15, whose scan has gradients, this is {torch.__version__}") from missing_scan
+    cell = cell_of(functions(torch.chunk), one.problem.cell, None)
+
+    def advance(state, step):
+        a, begins = step
+        new = cell.step(one.weights, a, torch.where(begins.unsqueeze(1), torch.zeros_like(state), state))
+        return new, new.clone()  # the scan's results may not share memory
+
+    zero = one.x.new_zeros((one.problem.batch, cell.width * one.problem.hidden))
+    return scan(advance, zero, (cell.take_input(one.weights, one.x), one.mask))[1][..., :one.problem.hidden]
+
+
+# ---- JAX ----
+
+
+def gru_as_written(w, x, h):
+    """A step of a GRU with a product for each gate of the input and of the state."""
+    (ir, iz, i_n), (hr, hz, hn) = jnp.split(w[0], 3), jnp.split(w[1], 3)
+    (br, bz, bn), (cr, cz, cn) = jnp.split(w[2], 3), jnp.split(w[3], 3)
+    r = jax.nn.sigmoid(x @ ir.T + (br + cr) + h @ hr.T)
+    z = jax.nn.sigmoid(x @ iz.T + (bz + cz) + h @ hz.T)
+    n = jnp.tanh(x @ i_n.T + bn + r * (h @ hn.T + cn))
+    return (1.0 - z) * n + z * h
+
+
+class Jax:
+    """unroll 0: as PureJaxRL writes it; otherwise the input's products stand in front of the scan."""
+
+    def __init__(self, problem, unroll):
+        if jax is None:
+            raise Refused("JAX is not installed: bench/rivals/setup installs it")
+        names = types.SimpleNamespace(tanh=jnp.tanh, sigmoid=jax.nn.sigmoid, relu=jax.nn.relu, concatenate=jnp.concatenate,
+                                      split=jnp.split)
+        cell = cell_of(names, problem.cell, None)
+        zero = jnp.zeros((problem.batch, cell.width * problem.hidden), jnp.float32)
+
+        def states(w, x, mask):
+            def advance(state, step):
+                a, begins = step
+                state = jnp.where(begins[:, None], zero, state)
+                if unroll:
+                    new = cell.step(w, a, state)
+                else:
+                    new = gru_as_written(w, a, state) if problem.cell == "gru" else cell.step(w, cell.take_input(w, a), state)
+                return new, new[:, :problem.hidden]
+
+            return jax.lax.scan(advance, zero, (cell.take_input(w, x) if unroll else x, mask), unroll=unroll or 1)[1]
+
+        def both(w, x, mask, seed):
+            found, back = jax.vjp(lambda w, x: states(w, x, mask), w, x)
+            of_w, of_x = back(seed)
+            return found, of_x, of_w
+
+        self.both = jax.jit(both)
+        self.given = tuple(map(jnp.asarray, problem.weights)), *map(jnp.asarray, (problem.x, problem.mask, problem.seed))
+
+    def pass_(self):
+        self.results = jax.block_until_ready(self.both(*self.given))
+
+    def arrays(self):
+        states, of_x, of_w = self.results
+        return [np.asarray(each) for each in (states, of_x, *of_w[:2])]
+
+
+METHODS = {
+    "bppsa": lambda problem: Torch(problem, bppsa.torch, lambda one: one.layer(one.x, None, one.mask)[0]),
+    "bppsa_no_resets": lambda problem: Torch(problem, bppsa.torch, lambda one: one.layer(one.x)[0]),
+    "bppsa_packed": lambda problem: Torch(problem, bppsa.torch, packed),
+    "torch_loop": lambda problem: Torch(problem, torch.nn, loop),
+    "torch_cells": lambda problem: Torch(problem, torch.nn, cells),
+    "torch_packed": lambda problem: Torch(problem, torch.nn, packed),
+    "torch_pad": lambda problem: Torch(problem, torch.nn, padded),
+    "torch_scan": lambda problem: Torch(problem, torch.nn, torch_scan),
+    "jax_as_written": lambda problem: Jax(problem, 0),
+    "jax_hoisted_1": lambda problem: Jax(problem, 1),
+    "jax_hoisted_4": lambda problem: Jax(problem, 4),
+}
+
+
+def residual(found, expected, steps):
+    """‖found − expected‖ / (‖expected‖ ε √T)."""
+    return float(np.linalg.norm(found - expected) / (np.linalg.norm(expected) * np.finfo(np.float32).eps * steps ** 0.5))
+
+
+def enter(name, problem, expected):
+    """The method with a verified pass, and its row."""
+    one = METHODS[name](problem)
+    seconds = []
+    for _ in range(2):  # the first one compiles
+        begin = CLOCK()
+        one.pass_()
+        seconds.append(CLOCK() - begin)
+    worst = max(residual(found, right, problem.steps) for found, right in zip(one.arrays(), expected[name != "bppsa_no_resets"]))
+    return one, {"method": name, "first_s": seconds[0], "residual": worst, "ok": worst < LIMIT}, seconds[-1]
+
+
+def measure(point, options, methods):
+    """The document of a point."""
+    problem = Problem(point, options.seq_len)
+    expected = {masked: problem.expected(masked) for masked in (True, False)}
+    taken, times, rows = {}, {}, {}
+    for name in methods:
+        try:
+            one, rows[name], last = enter(name, problem, expected)
+        except Refused as reason:
+            rows[name] = {"method": name, "skipped": str(reason)}
+            continue
+        times[name] = [last]
+        if rows[name]["ok"] and last <= options.slowest:
+            taken[name], times[name] = one, []
+    end = CLOCK() + options.seconds
+    while taken and (CLOCK() < end or len(next(iter(times.values()))) < options.rounds):
+        for name, one in taken.items():
+            begin = CLOCK()
+            one.pass_()
+            times[name].append(CLOCK() - begin)
+    for name, each in times.items():
+        rows[name].update(noise.timing(each))
+    return {"bench": "resets", **program.where_and_when(), "torch": torch.__version__, "jax": jax and jax.__version__,
+            "bppsa": bppsa.__version__, "threads": 1, "clock": "cpu" if options.cpu_time else "wall", "cell": point[0],
+            "seq_len": problem.steps, "batch": point[1], "input": point[2], "hidden": point[3], "resets_percent": point[4], "segments": problem.segments, "who": point[5],
+            "rows": list(rows.values())}
+
+
+def show(document):
+    rows = {row["method"]: row for row in document["rows"]}
+    ours = rows.get("bppsa", {}).get("median_s")
+    print("%s, B %d, I %d, H %d, %d %% resets, %d segments%s" % (
+        document["cell"].upper(), document["batch"], document["input"], document["hidden"], document["resets_percent"],
+        document["segments"], f" ({document['who']})" if document["who"] else ""))
+    for name, row in rows.items():
+        if "skipped" in row:
+            print(f"  {name:16s} left out: {row['skipped']}")
+        else:
+            beside = f"  {row['median_s'] / ours:6.2f} times bppsa's" if ours else ""
+            print(f"  {name:16s} {1e3 * row['median_s']:9.2f} ms{noise.mark(row):1s}{beside}  residual {row['residual']:.2f}"
+                  f"{'' if row['ok'] else ', WRONG'}", flush=True)
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", help="the folder that gets a document for each point")
+    parser.add_argument("--points", nargs="+", metavar="POINT", help="of " + ", ".join(map(name_of, POINTS)))
+    parser.add_argument("--methods", nargs="+", metavar="METHOD", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--seq-len", type=int, default=STEPS)
+    parser.add_argument("--rounds", type=int, default=5, help="the least number of turns [5]")
+    parser.add_argument("--seconds", type=float, default=10, help="of turns, for each point [10]")
+    parser.add_argument("--cpu-time", action="store_true",
+                        help="of this process, all of its threads, beside other programs: waiting does not count, cold caches do")
+    parser.add_argument("--slowest", type=float, default=2, help="seconds of a pass beyond which a method has one turn [2]")
+    parser.add_argument("--time-limit", type=float, help="seconds after which no further point begins")
+    options = parser.parse_args()
+    known = list(map(name_of, POINTS))
+    for name in options.points or ():
+        if name not in known:
+            parser.error(f"--points {name}: no such point, expected some of {', '.join(known)}")
+    if options.seq_len < 1 or options.rounds < 1:
+        parser.error(f"--seq-len is {options.seq_len} and --rounds {options.rounds}, expected 1 or more")
+    return options
+
+
+def main():
+    global CLOCK
+    options, begin, wrong = parse(), time.monotonic(), False
+    CLOCK = time.process_time if options.cpu_time else CLOCK
+    torch.set_num_threads(1)
+    if options.out:
+        os.makedirs(options.out, exist_ok=True)
+    for point in POINTS:
+        if options.points and name_of(point) not in options.points:
+            continue
+        if options.time_limit and time.monotonic() - begin > options.time_limit:
+            print(f"{name_of(point)}: left out, --time-limit is over")
+            continue
+        document = measure(point, options, options.methods)
+        show(document)
+        wrong = wrong or not all(row.get("ok", True) for row in document["rows"])
+        if options.out:
+            results_file.write(os.path.join(options.out, name_of(point) + ".json"), document)
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
