@@ -8,7 +8,7 @@ operator must have
 
   - forward, the FLOPs of torch.utils.flop_counter, and where fvcore is installed twice its count: it counts multiply-adds;
   - backward, over all layers, those of torch.utils.flop_counter. One rule differs: for the gradient of the weights of a convolution
-    with G groups PyTorch counts the products between all channels, G times those that there are, so these are compared by that rule.
+    with G groups PyTorch counts the products between all channels, G times those that there are: these are compared by that rule.
 
 The numbers of parameters must be the modules' own. Batch norms, pools and activations, which PyTorch does not count, and of which
 fvcore counts batch norms alone, are the rows that are left out here. Biases are in no count.

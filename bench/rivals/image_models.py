@@ -81,8 +81,8 @@ class ResNet(nn.Module):
 
 def conv_norm(channels, out, kernel=3, stride=1, groups=1):
     """A convolution, its batch norm and ReLU6."""
-    return nn.Sequential(nn.Conv2d(channels, out, kernel, stride, (kernel - 1) // 2, groups=groups, bias=False), nn.BatchNorm2d(out),
-                         nn.ReLU6(inplace=True))
+    conv = nn.Conv2d(channels, out, kernel, stride, (kernel - 1) // 2, groups=groups, bias=False)
+    return nn.Sequential(conv, nn.BatchNorm2d(out), nn.ReLU6(inplace=True))
 
 
 class InvertedResidual(nn.Module):
@@ -102,8 +102,8 @@ class MobileNetV2(nn.Module):
     def __init__(self):
         super().__init__()
         layers, channels = [conv_norm(3, 32, stride=2)], 32
-        for factor, out, count, stride in ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2),
-                                           (6, 320, 1, 1)):
+        for factor, out, count, stride in ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1),
+                                           (6, 160, 3, 2), (6, 320, 1, 1)):
             for i in range(count):
                 layers.append(InvertedResidual(channels, out, stride if i == 0 else 1, factor))
                 channels = out

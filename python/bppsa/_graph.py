@@ -306,10 +306,10 @@ def network(model: nn.Module, example_input: Any) -> dict[str, Any]:
     example_input  a batch of images [B, C, H, W], or of vectors [B, N]; B is no part of the network
 
     It is recorded by torch.export, where PyTorch has it, otherwise by torch.fx. Modules and functions: conv2d, linear, batch_norm,
-    relu, relu6, leaky_relu, hardtanh from 0 to 6, tanh, sigmoid, hardsigmoid, hardswish, silu, gelu, dropout, max_pool2d, avg_pool2d,
-    adaptive_avg_pool2d, the mean over height and width, flatten and view to [B, N], add and mul of tensors of one shape, cat, chunk,
-    split and slices of channels. bppsa.RequestError names, in one line, the module and the operation that a network does not have,
-    and what torch.export or torch.fx could not record, such as control flow that depends on values.
+    relu, relu6, leaky_relu, hardtanh from 0 to 6, tanh, sigmoid, hardsigmoid, hardswish, silu, gelu, dropout, max_pool2d,
+    avg_pool2d, adaptive_avg_pool2d, the mean over height and width, flatten and view to [B, N], add and mul of tensors of one
+    shape, cat, chunk, split and slices of channels. bppsa.RequestError names, in one line, the module and the operation that a
+    network does not have, and what torch.export or torch.fx could not record, such as control flow that depends on values.
 
     network(torchvision.models.resnet18(), torch.empty(1, 3, 224, 224))["layers"][0]
     """

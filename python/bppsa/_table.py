@@ -47,8 +47,8 @@ class Flops:
     two; counts by the rules of docs/flops.md.
 
     rows     dicts: "layer", "operator", "class" ("weights": convolutions and linear operators; "norm", "pool", "activation",
-             "join", "move"), "inputs", "input_shape" and "output_shape" (C, H, W), "parameters", "weights", "kept", "density", "macs_*",
-             "forward_*", "to_input_*" and "to_weights_*" (the gradients of the layer's input and of its weights), each
+             "join", "move"), "inputs", "input_shape" and "output_shape" (C, H, W), "parameters", "weights", "kept", "density",
+             "macs_*", "forward_*", "to_input_*" and "to_weights_*" (the gradients of the layer's input and of its weights), each
              *_dense      all weights at every output, the zeros of the padding too: what dense kernels compute, and what
                           torch.utils.flop_counter counts
              *_unpruned   all weights, without the padding

@@ -230,7 +230,7 @@ class Tables(unittest.TestCase):
         dense = bppsa.torch.flops(self.model, self.x)
         self.assertEqual(dense.total["kept"], dense.total["weights"])
         self.assertEqual(dense.total["forward_dense"], table.total["forward_dense"])
-        with self.assertRaisesRegex(bppsa.RequestError, "mask 'nothing': no weight of the model, expected one such as 'conv1.weight'"):
+        with self.assertRaisesRegex(bppsa.RequestError, "mask 'nothing': no weight of the model, expected one such as 'conv1"):
             bppsa.torch.flops(self.model, self.x, mask={"nothing": masks["fc.weight"]})
         with self.assertRaisesRegex(bppsa.RequestError, r"mask 'fc.weight': shape \[16, 3, 3, 3\], expected \[10, 64\]"):
             bppsa.torch.flops(self.model, self.x, mask={"fc.weight": masks["conv1.weight"]})
