@@ -84,6 +84,11 @@ bppsa_status bppsa_cnn_scale(const bppsa_model *model, int64_t i, void *scale);
 /* The output of layer i in the latest forward pass, [b][C][H][W], on the model's device (borrowed, until the next pass); i = -1:
  * the input. ERR_ARGUMENT: no such layer, or no pass yet. */
 bppsa_status bppsa_cnn_activation(const bppsa_model *model, int64_t i, bppsa_view *activation);
+/* Masks of a network's weights without a model. mask_bytes: makes a byte for each weight of the layer, 0 where the mask of its name
+ * has a 0 (the caller frees it); NULL: none of the masks is the layer's. ERR_SHAPE; ERR_UNSUPPORTED: a mask that has no whole
+ * numbers, reals or truth values; ERR_MEMORY. check_masks: ERR_ARGUMENT: a mask of no weight of the network. */
+bppsa_status bppsa_cnn_mask_bytes(const bppsa_cnn_layer *layer, int64_t count, const bppsa_named_view *masks, uint8_t **bytes);
+bppsa_status bppsa_cnn_check_masks(const bppsa_cnn_network *network, int64_t count, const bppsa_named_view *masks);
 /* Finds the dtype of the network's weights among named tensors. ERR_FORMAT: one is missing; ERR_UNSUPPORTED: a dtype other than
  * f32 or f64, or different ones. `where` names the source. */
 bppsa_status bppsa_cnn_infer(const char *where, const bppsa_cnn_network *network, int64_t count, const bppsa_named_view *tensors,

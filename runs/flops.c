@@ -94,8 +94,7 @@ static bppsa_status make_masks(const bppsa_flops_request *request, bppsa_model *
 
 /* ---- patterns ---- */
 
-/* Returns the mask of layer i, or NULL where it keeps all its weights. */
-static const uint8_t *mask_of(const bppsa_flops *f, int64_t i) {
+const uint8_t *bppsa_flops_mask(const bppsa_flops *f, int64_t i) {
   const int64_t weight = f->pruned ? weight_of(f, i) : -1;
   return weight >= 0 ? f->masks.bytes[weight] : NULL;
 }
@@ -125,7 +124,7 @@ static double element_bytes(const bppsa_flops *f, int64_t i, double entries) {
  * symbolic, for all its rows. Where a mask leaves out weights, fewer entries are possible. */
 static bppsa_status pattern_bytes(const bppsa_flops *f, int64_t i, bool symbolic, double *bytes) {
   const bppsa_cnn_layer *layer = &f->network.layers.layers[i];
-  const uint8_t *mask = mask_of(f, i);
+  const uint8_t *mask = bppsa_flops_mask(f, i);
   bppsa_op_size size;
   if (layer->node != BPPSA_CNN_OPERATOR) {
     *bytes = element_bytes(f, i, layer->node == BPPSA_CNN_MUL ? own_entries(f, i) : 0);
@@ -200,11 +199,11 @@ static bppsa_status make_patterns(const bppsa_flops_request *request, bppsa_flop
   BPPSA_TRY(bppsa_cnn_elements_create(&f->network.layers, request->input_grad, &f->elements));
   BPPSA_TRY(check_memory(request, f, symbolic));
   for (int64_t i = 0; i < f->count; ++i) {
-    BPPSA_TRY(make_pattern(f, i, NULL, symbolic || mask_of(f, i) != NULL));
+    BPPSA_TRY(make_pattern(f, i, NULL, symbolic || bppsa_flops_mask(f, i) != NULL));
   }
   BPPSA_TRY(bppsa_cnn_count_chain(&f->network.layers, f->patterns, request->input_grad, f->device, &f->unpruned));
   for (int64_t i = 0; i < f->count; ++i) {
-    BPPSA_TRY(mask_of(f, i) != NULL ? make_pattern(f, i, mask_of(f, i), false) : BPPSA_OK);
+    BPPSA_TRY(bppsa_flops_mask(f, i) != NULL ? make_pattern(f, i, bppsa_flops_mask(f, i), false) : BPPSA_OK);
     BPPSA_TRY(bppsa_cnn_elements_set(&f->network.layers, i + 1, f->patterns[i], &f->elements));
   }
   return BPPSA_OK;
@@ -467,28 +466,14 @@ static bppsa_status count_values(const bppsa_flops_request *request, const bppsa
 
 /* ---- opening and counting ---- */
 
-/* Counts every layer by itself. */
-static bppsa_status count_layers(const bppsa_flops_request *request, bppsa_flops *f) {
-  f->layers = bppsa_calloc(f->count + 1, sizeof *f->layers);
-  if (f->layers == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
-  for (int64_t i = 0; i <= f->count; ++i) {
-    const bppsa_status status = bppsa_cnn_count_layer(&f->network.layers, i, mask_of(f, i), request->input_grad, &f->layers[i]);
-    BPPSA_TRY(status == BPPSA_OK
-                  ? BPPSA_OK
-                  : bppsa_fail_prefix(status, "%s: layer '%s'", request->network, f->network.layers.layers[i].name));
-  }
-  return BPPSA_OK;
-}
-
 static bppsa_status count_network(const bppsa_flops_request *request, bppsa_flops *f, bppsa_model **weights) {
-  const bool weighted = f->request.values || request->prune > 0 || f->network.mask_count > 0 || request->weights != NULL;
+  const bool masked = f->network.mask_count > 0 && !request->layers_only; /* layers alone need no weights for a mask */
+  const bool weighted = f->request.values || request->prune > 0 || masked || request->weights != NULL;
   if (weighted) {
     BPPSA_TRY(make_model(request, f, 1, weights));
     BPPSA_TRY(make_masks(request, *weights, f));
   }
-  BPPSA_TRY(count_layers(request, f));
+  BPPSA_TRY(bppsa_layer_table_count(f));
   if (request->layers_only) {
     return BPPSA_OK;
   }

@@ -89,6 +89,11 @@ void bppsa_flops_plan_text(const bppsa_flops *flops, bppsa_text *text);
 /* Draws the scan as counted, with the operators' names, as SVG. ERR_ARGUMENT: too many products. ERR_MEMORY. */
 bppsa_status bppsa_flops_draw(const bppsa_flops *flops, bppsa_text *drawing);
 
+/* The mask of layer i while the network is counted, or NULL where it keeps all its weights (borrowed). */
+const uint8_t *bppsa_flops_mask(const bppsa_flops *flops, int64_t i);
+/* Fills `layers`, from the masks above, or from the network's where there are none. ERR_* of bppsa_cnn_count_layer and
+ * bppsa_cnn_mask_bytes; ERR_ARGUMENT: a mask of no weight; ERR_MEMORY. */
+bppsa_status bppsa_layer_table_count(bppsa_flops *flops);
 /* The same of the layers, one by one (layer_table.c): a document, or with `beside` the members "layers", "classes" and "total" for
  * an object; a table for people; a table as CSV, which begins with a line of names; and a picture as SVG, with bars of the
  * convolutions and linear operators. */

@@ -22,14 +22,11 @@ static const char *pattern_name(const bppsa_flops *f) {
 /* Returns the share of weights that --prune, a mask or a file leaves out; biases do not count. */
 static double pruned_share(const bppsa_flops *f) {
   int64_t all = 0, gone = 0;
-  for (int64_t i = 0; i < f->masks.count; ++i) {
-    const int64_t count = bppsa_view_count(&f->masks.weights[i].view);
-    for (int64_t k = 0; k < count; ++k) {
-      gone += f->masks.bytes[i][k] == 0;
-    }
-    all += count;
+  for (int64_t i = 0; i <= f->count; ++i) {
+    all += f->layers[i].weights;
+    gone += f->layers[i].weights - f->layers[i].kept;
   }
-  return all > 0 ? (double)gone / (double)all : 0;
+  return (double)gone / (double)all; /* the head has weights */
 }
 
 /* Returns the most expensive step on the critical path, or NULL if no step is on it. */

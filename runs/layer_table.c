@@ -4,9 +4,40 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/alloc.h"
 #include "core/base/decimal.h"
 #include "draw/canvas.h"
 #include "runs/flops.h"
+
+/* ---- counting ---- */
+
+/* Counts layer i by a mask of the network's own, if that has one of the layer. */
+static bppsa_status count_by_file(bppsa_flops *net, int64_t i) {
+  const bppsa_cnn_network *layers = &net->network.layers;
+  uint8_t *mask = NULL;
+  BPPSA_TRY(bppsa_cnn_mask_bytes(&layers->layers[i], net->network.mask_count, net->network.masks, &mask));
+  const bppsa_status status = bppsa_cnn_count_layer(layers, i, mask, net->request.input_grad, &net->layers[i]);
+  bppsa_free(mask);
+  net->pruned = net->pruned || (status == BPPSA_OK && net->layers[i].kept < net->layers[i].weights);
+  return status;
+}
+
+bppsa_status bppsa_layer_table_count(bppsa_flops *net) {
+  const bppsa_cnn_network *layers = &net->network.layers;
+  const bool by_file = net->masks.count == 0 && net->network.mask_count > 0;
+  net->layers = bppsa_calloc(net->count + 1, sizeof *net->layers);
+  bppsa_status status = net->layers == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+  if (by_file && status == BPPSA_OK) {
+    status = bppsa_cnn_check_masks(layers, net->network.mask_count, net->network.masks);
+  }
+  for (int64_t i = 0; status == BPPSA_OK && i <= net->count; ++i) {
+    status = by_file ? count_by_file(net, i)
+                     : bppsa_cnn_count_layer(layers, i, bppsa_flops_mask(net, i), net->request.input_grad, &net->layers[i]);
+  }
+  return status == BPPSA_OK || net->layers == NULL
+             ? status
+             : bppsa_fail_prefix(status, "%s", by_file ? net->network.mask_path : net->request.network);
+}
 
 /* ---- classes of layers ---- */
 
@@ -250,7 +281,8 @@ void bppsa_layer_table_text(const bppsa_flops *net, bppsa_text *text) {
   if (net->pruned) {
     bppsa_text_add(text, ", pruned %s", bppsa_text_si(macs[BPPSA_CNN_PRUNED], "", words[2], BPPSA_SI_TEXT));
   }
-  bppsa_text_add(text, "\n");
+  bppsa_text_add(text, "\n  dense: all weights, with the padding, as dense kernels and PyTorch count; %s\n",
+                 net->pruned ? "pruned: the weights that are kept, without the padding" : "unpadded: without the padding");
 }
 
 /* ---- the picture ---- */

@@ -220,10 +220,11 @@ def grad(model: str | Mapping[str, Any], weights: Any, input: Any, labels: Any =
     of "input" [T,B,I] or [B,C,H,W], of "h0" and of an LSTM's "c0" [L,B,H] (of layers in both directions [2L,B,H]) where they are
     given, and the scalar "loss" [].
 
-    model: "rnn", "gru", "lstm", "lenet5", "vgg11", a network's file or dict. weights: a dict of arrays, or a safetensors file.
-    labels: int64 [B], or [T,B] with loss="all"; reals with loss="mse" or "bce"; None beside grad_output, the gradient of the top
-    layer's states, [T,B,H] or [B,H] (in both directions 2H wide), which leaves head and loss out. options: backward="scan",
-    algorithm="chunked", dtype="f64", threads=2, resets=[T,B] of bool (docs/resets.md), ..
+    model: "rnn", "gru", "lstm", "lenet5", "resnet18", .., a network's file, or a dict, as bppsa.torch.network makes one.
+    weights: a dict of arrays, or a safetensors file. labels: int64 [B], or [T,B] with loss="all"; reals with loss="mse" or
+    "bce"; None beside grad_output, the gradient of the top layer's states, [T,B,H] or [B,H] (in both directions 2H wide),
+    which leaves head and loss out. options: backward="scan", algorithm="chunked", dtype="f64", threads=2,
+    resets=[T,B] of bool (docs/resets.md), ..
     """
     def work(folder: _Folder) -> dict[str, np.ndarray]:
         out = folder.path / "gradients.safetensors"

@@ -3,6 +3,8 @@
 RNN, GRU and LSTM are torch.nn's classes with another forward and backward pass: constructors, parameters, state_dict, shapes and
 defaults are torch.nn's, packed sequences too, so that changing the import is enough. Any loss may follow; gradients go to inputs,
 initial states and weights.
+
+network and flops take any model of images: its graph as a network of the program, and its FLOPs, dense and pruned, a row a layer.
 """
 from __future__ import annotations
 
@@ -17,10 +19,12 @@ from torch.nn.utils.rnn import PackedSequence
 from . import _native
 from ._arrays import plain
 from ._edges import cannot, opaque
+from ._graph import network
 from ._pool import Key, Pool, Tape
 from ._spans import WHOLE, Parts, Spans, check_resets, packed_spans, stretches
+from ._table import Flops, flops
 
-__all__ = ["GRU", "LSTM", "RNN", "scan"]
+__all__ = ["Flops", "GRU", "LSTM", "RNN", "flops", "network", "scan"]
 
 _Pool = Pool  # its name in modules that were saved whole
 _LONG = 2e9  # FLOPs from which Ctrl-C is worth a thread of its own
