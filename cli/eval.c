@@ -10,8 +10,9 @@
 #define USES(only)                                                                                                               \
   {                                                                                                                              \
     {.option = BPPSA_OPTION_LAYERS, .fallback = ""}, {.option = BPPSA_OPTION_HIDDEN, .fallback = ""}, only BPPSA_USE(NO_BIAS),   \
-        BPPSA_USE(BIDIRECTIONAL), {.option = BPPSA_OPTION_LOSS, .meaning = &bppsa_meaning_train_loss}, BPPSA_USE(IGNORE_LABEL),  \
-        BPPSA_USE(DATA), BPPSA_USE(SET), BPPSA_USE(PADDING), BPPSA_USE(SAMPLES), BPPSA_USE(SEQ_LEN),                             \
+        BPPSA_USE(BIDIRECTIONAL), {.option = BPPSA_OPTION_RESET_STATE, .fallback = ""},                                          \
+        {.option = BPPSA_OPTION_LOSS, .meaning = &bppsa_meaning_train_loss}, BPPSA_USE(IGNORE_LABEL), BPPSA_USE(DATA),           \
+        BPPSA_USE(SET), BPPSA_USE(PADDING), BPPSA_USE(SAMPLES), BPPSA_USE(SEQ_LEN),                                              \
         {.option = BPPSA_OPTION_INPUT, .meaning = &bppsa_meaning_input_size}, BPPSA_USE(BATCH), BPPSA_USE(VALIDATION),           \
         BPPSA_USE(LENGTHS), BPPSA_USE(RESETS), BPPSA_USE(LOSS_WEIGHTS), BPPSA_USE(PACK), BPPSA_USE(STATEFUL),                    \
         {.option = BPPSA_OPTION_SEED, .help = "of the data"}, BPPSA_FORWARD_USES, BPPSA_USE(DEVICE),                             \

@@ -8,6 +8,7 @@
 #define SPAN(from, to) .least = (from), .most = (to)
 
 static const char *const nonlinearities[] = {"tanh", "relu", NULL};
+static const char *const reset_states[] = {"learned", "zeros", NULL};
 static const char *const losses[] = {"last", "all", NULL};
 static const char *const train_losses[] = {"last", "all", "mse", "mse-all", "bce", "bce-all", NULL};
 static const char *const inits[] = {"default", "orthogonal", NULL};

@@ -230,6 +230,8 @@ bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_runs runs, bppsa_net
   config->batch_statistics = norm->present && strcmp(norm->text, "batch") == 0;
   config->steps.no_bias = bppsa_cli_value(cli, BPPSA_OPTION_NO_BIAS)->given; /* weights may say otherwise */
   config->steps.bidirectional = bppsa_cli_value(cli, BPPSA_OPTION_BIDIRECTIONAL)->given;
+  const bppsa_option_value *reset_state = bppsa_cli_value(cli, BPPSA_OPTION_RESET_STATE);
+  config->steps.reset_state = reset_state->present && strcmp(reset_state->text, "learned") == 0;
   const bppsa_option_value *loss = bppsa_cli_value(cli, BPPSA_OPTION_LOSS);
   if (loss->present) {
     config->loss_all = bppsa_objective_all(loss->text);
@@ -308,6 +310,7 @@ static bppsa_weights_request weights_request(const bppsa_cli *cli) {
                                  .layers = given_integer(cli, BPPSA_OPTION_LAYERS),
                                  .hidden = given_integer(cli, BPPSA_OPTION_HIDDEN),
                                  .nonlinearity = given_text(cli, BPPSA_OPTION_NONLINEARITY),
+                                 .reset_state = given_text(cli, BPPSA_OPTION_RESET_STATE),
                                  .loss_given = bppsa_cli_given(cli, BPPSA_OPTION_LOSS),
                                  .trains = bppsa_options_take(cli->command->uses, BPPSA_OPTION_SAVE_WEIGHTS)};
 }

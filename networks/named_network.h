@@ -37,6 +37,7 @@ typedef struct {
   bppsa_forward_method forward; /* how its states are computed */
   bool lengths;                 /* its samples may have lengths */
   bool resets;                  /* its samples may begin anew in front of any step */
+  bool reset_state;             /* from a learned state */
   bool no_bias;                 /* its layers have no biases */
   bool bidirectional;           /* every layer walks through time in both directions */
   double dropout;               /* between its layers, while it is trained */
@@ -75,7 +76,7 @@ bppsa_status bppsa_network_infer(const char *where, const bppsa_network *network
 
 /* ---- families ---- */
 
-enum { BPPSA_NETWORK_FIELDS = 7, BPPSA_NETWORK_FIELD = 64, BPPSA_NETWORK_NAME = 80, BPPSA_NETWORK_DIMS = 4 };
+enum { BPPSA_NETWORK_FIELDS = 8, BPPSA_NETWORK_FIELD = 64, BPPSA_NETWORK_NAME = 80, BPPSA_NETWORK_DIMS = 4 };
 
 /* A setting that must be the same in a resumed run as in the first one. */
 typedef struct {

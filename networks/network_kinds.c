@@ -87,8 +87,9 @@ bppsa_status bppsa_network_choose(const bppsa_network_kind *kind, const bppsa_re
 
 /* Writes the settings that only some networks have. */
 static const char *extras(const bppsa_recurrent_config *c, char *text, size_t size) {
-  snprintf(text, size, "%s%s%s%s", c->bidirectional ? ", bidirectional" : "", c->no_bias ? ", no biases" : "",
-           c->lengths ? ", samples of their own lengths" : "", c->resets ? ", resets" : "");
+  snprintf(text, size, "%s%s%s%s%s", c->bidirectional ? ", bidirectional" : "", c->no_bias ? ", no biases" : "",
+           c->lengths ? ", samples of their own lengths" : "", c->resets ? ", resets" : "",
+           c->reset_state ? ", a learned reset state" : "");
   if (c->dropout > 0) {
     bppsa_print(text + strlen(text), size - strlen(text), ", dropout %g", c->dropout);
   }
@@ -97,7 +98,7 @@ static const char *extras(const bppsa_recurrent_config *c, char *text, size_t si
 
 const char *bppsa_network_text(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, char *text, size_t size) {
   const bppsa_recurrent_config *c = config;
-  char more[96];
+  char more[128];
   snprintf(text, size, "%s: T %" PRId64 ", B %" PRId64 ", I %" PRId64 ", H %" PRId64 ", layers %" PRId64 "%s%s%s, loss %s",
            kind->name, c->seq_len, c->batch, c->input, c->hidden, c->layers, kind->cell->relu ? ", " : "",
            kind->cell->relu ? bppsa_nonlinearity_name(c->nonlinearity) : "", extras(c, more, sizeof more),

@@ -19,7 +19,8 @@ static bppsa_network_config config_of(const bppsa_recurrent_config *c) {
                                 .memory_limit = c->memory_limit,
                                 .optimizer_slots = c->optimizer_slots,
                                 .steps = {c->seq_len, c->hidden, c->layers, c->nonlinearity, c->forward, c->lengths, c->resets,
-                                          c->no_bias, c->bidirectional, c->dropout, c->dropout_seed, c->no_head, c->speculation}};
+                                          c->reset_state, c->no_bias, c->bidirectional, c->dropout, c->dropout_seed, c->no_head,
+                                          c->speculation}};
 }
 
 static bppsa_network_config default_config(const bppsa_network *network) {
@@ -44,6 +45,7 @@ bppsa_recurrent_config bppsa_network_recurrent_config(const bppsa_network_config
   made.speculation = config->steps.speculation;
   made.lengths = config->steps.lengths;
   made.resets = config->steps.resets;
+  made.reset_state = config->steps.reset_state;
   made.no_bias = config->steps.no_bias;
   made.bidirectional = config->steps.bidirectional;
   made.dropout = config->steps.dropout;
@@ -201,6 +203,9 @@ static bool put_json(const bppsa_network *network, const bppsa_network_config *c
   if (s->resets) {
     ok = ok && bppsa_json_put(object, "resets", json_true());
   }
+  if (s->reset_state) {
+    ok = ok && bppsa_json_put_text(object, "reset_state", "learned");
+  }
   if (s->dropout > 0) {
     ok = ok && bppsa_json_put_real(object, "dropout", s->dropout);
   }
@@ -229,6 +234,10 @@ static int64_t list_fields(const bppsa_network *network, const bppsa_network_con
   if (config->steps.bidirectional) {
     fields[count].key = "bidirectional";
     snprintf(fields[count++].text, sizeof fields[0].text, "true");
+  }
+  if (config->steps.reset_state) {
+    fields[count].key = "reset_state";
+    snprintf(fields[count++].text, sizeof fields[0].text, "learned");
   }
   if (config->steps.dropout > 0) {
     fields[count].key = "dropout";

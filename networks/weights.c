@@ -299,6 +299,11 @@ static bppsa_status describe_weights(const bppsa_weights_request *request, const
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--bidirectional: contradicts the weights in %s, expected weights of both directions",
                       request->path);
   }
+  if (request->reset_state != NULL && (strcmp(request->reset_state, "learned") == 0) != config->steps.reset_state) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--reset-state: %s contradicts the weights in %s, which have %s, expected %s",
+                      request->reset_state, request->path, config->steps.reset_state ? "one" : "none",
+                      config->steps.reset_state ? "learned" : "zeros");
+  }
   config->dtype = request->dtype != NULL ? *request->dtype : config->dtype;
   return read_metadata(request, network->kind, file, config);
 }

@@ -13,15 +13,16 @@ typedef struct {
   int64_t layers, hidden;   /* as the user asks; 0: taken from the weights */
   const bppsa_dtype *dtype; /* the model's type; NULL: that of the weights */
   const char *nonlinearity; /* "tanh" or "relu", as the user asks; NULL: taken from the metadata */
+  const char *reset_state;  /* "learned" or "zeros", as the user asks; NULL: taken from the weights */
   bool loss_given;          /* the configuration's loss stays, whatever the metadata name */
   bool trains;              /* the weights will change: a note says if a mask is not kept */
 } bppsa_weights_request;
 
 /* Loads the file and fills the architecture it describes: input, hidden, layers, classes, dtype; the nonlinearity and loss that
- * its metadata name; biases and directions (for which the configuration may ask: no_bias, bidirectional). A convolutional network
- * without masks takes those of the file's pruned weights (networks/weight_list.h). ERR_ARGUMENT: the file does not exist, or
- * contradicts what is asked for. ERR_FORMAT: a tensor is missing; the message lists the tensors of the file. The caller destroys
- * *file. */
+ * its metadata name; biases, directions and a reset state (for the first two the configuration may ask: no_bias, bidirectional). A
+ * convolutional network without masks takes those of the file's pruned weights (networks/weight_list.h). ERR_ARGUMENT: the file
+ * does not exist, or contradicts what is asked for. ERR_FORMAT: a tensor is missing; the message lists the tensors of the file. The
+ * caller destroys *file. */
 bppsa_status bppsa_weights_load(const bppsa_weights_request *request, bppsa_network *network, bppsa_network_config *config,
                                 bppsa_safetensors **file);
 /* Copies the file's tensors into a model of the network, converted to its dtype, and checks that they are finite in it. note

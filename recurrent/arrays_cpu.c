@@ -77,6 +77,7 @@ bppsa_status bppsa_layers_visit(recurrent_network *n, bool scans, bppsa_recurren
   BPPSA_TRY(bppsa_back_visit(n, visit, bytes));
   BPPSA_TRY(bppsa_ragged_visit(n, visit, bytes));
   BPPSA_TRY(bppsa_resets_visit(n, visit, bytes));
+  BPPSA_TRY(bppsa_reset_state_visit(n, scans, visit, bytes));
   BPPSA_TRY(bppsa_sides_visit(n, visit, bytes));
   if (n->back.plan.speculative && !bppsa_back_is_part(n)) {
     BPPSA_TRY(visit(&n->back.sums, sums, bytes));

@@ -30,7 +30,7 @@ static void sweep_step(const void *context, int32_t worker, int64_t first, int64
     w.delta_h = n->cell->split ? bppsa_recurrent_offset(n, n->delta_h, row * deltas) : w.pre;
     w.g = bppsa_recurrent_offset(n, n->g, (spread + n->batch - p->samples) * size); /* the step's own is one step behind */
     const recurrent_reset_step s = {
-        .layer = p->layer, .step = p->step + t, .row = row, .samples = p->samples, .count = p->samples};
+        .layer = p->layer, .step = n->config.part.first + p->step + t, .row = row, .samples = p->samples, .count = p->samples};
     if (p->stops == LAYERS_DELTAS) {
       bppsa_resets_begin(n, &s);
       w.h = n->resets.h;
@@ -81,7 +81,7 @@ static bppsa_status scan_layer(recurrent_network *n, int64_t l) {
                                         .weight_row = row,
                                         .columns = (const void *const *)n->columns,
                                         .diagonal = n->diagonal,
-                                        .cuts = bppsa_resets_mask(n, l),
+                                        .cuts = bppsa_resets_mask(n, l, n->config.part.first),
                                         .injected = bppsa_recurrent_injected(n, l) ? n->g : NULL,
                                         .gradients = n->g};
   BPPSA_TRY(n->layers[l].scan->execute(n->layers[l].scan, &operands));
@@ -90,6 +90,7 @@ static bppsa_status scan_layer(recurrent_network *n, int64_t l) {
   } else {
     bppsa_layers_sweep(n, n->cell->deltas, l, &all, false);
   }
+  bppsa_reset_state_carry(n, l);
   return BPPSA_OK;
 }
 
@@ -139,17 +140,17 @@ static int64_t shared_bias(const recurrent_network *n) {
   return (n->cell->split && n->cell->separate_bias ? n->cell->split_from : n->cell->gates) * n->config.hidden;
 }
 
-/* Returns the states from which some steps of whole samples began: the rows of h, or where a sample begins anew a copy with
- * zeros. */
+/* Returns the states from which some steps of whole samples began: the rows of h, or a copy where samples begin anew. */
 static const void *before_steps(const recurrent_network *n, int64_t l, int64_t first, int64_t steps) {
   const recurrent_stretch s = {.first = first, .steps = steps, .samples = n->batch};
   const int64_t hidden = n->config.hidden;
   const void *h = bppsa_recurrent_offset(n, n->layers[l].h, first * n->batch * hidden);
-  if (!n->resets.active || bppsa_resets_find(n, l, first, first + steps, 0, n->batch, false) < 0) {
+  const int64_t begin = n->config.part.first + first;
+  if (!n->resets.active || bppsa_resets_find(n, l, begin, begin + steps, 0, n->batch, false) < 0) {
     return h;
   }
   memcpy(n->before, h, (size_t)(steps * n->batch * hidden * layers_size_of(n)));
-  bppsa_resets_clear(n, l, &s, hidden, n->before);
+  bppsa_resets_begin_rows(n, l, &s, n->before);
   return n->before;
 }
 
@@ -162,7 +163,7 @@ static const void *before_all(const recurrent_network *n, int64_t l) {
   bppsa_ragged_shift(n, n->layers[l].h, hidden, n->before);
   for (int64_t k = 0; k < bppsa_ragged_stretches(n); ++k) {
     const recurrent_stretch s = bppsa_ragged_stretch(n, k);
-    bppsa_resets_clear(n, l, &s, hidden, bppsa_recurrent_offset(n, n->before, s.row * hidden));
+    bppsa_resets_begin_rows(n, l, &s, bppsa_recurrent_offset(n, n->before, s.row * hidden));
   }
   return n->before;
 }
@@ -294,6 +295,7 @@ static bool speculative_layer(recurrent_network *n, int64_t l) {
   }
   if (!bppsa_back_layer(n, l, bppsa_layers_input_of(n, l), sums ? cut.parts : 0)) {
     bppsa_back_given_up(n);
+    bppsa_reset_state_begin(n);
     return false;
   }
   if (!sums) {
@@ -305,16 +307,27 @@ static bool speculative_layer(recurrent_network *n, int64_t l) {
 /* A layer of a part of a sequence, whose deltas are kept. */
 static bppsa_status part_layer(recurrent_network *n, int64_t l) {
   const layer_products of = products_of(n, l);
-  const recurrent_products p = {of.from_x,     of.from_h, of.x, n->layers[l].h, n->pre, bppsa_layers_whole(n).delta_h,
-                                shared_bias(n)};
   bppsa_layers_pad_weights(n, l);
   BPPSA_TRY(bppsa_back_part_layer(n, l, of.x));
+  const recurrent_products p = {of.from_x,     of.from_h, of.x, before_all(n, l), n->pre, bppsa_layers_whole(n).delta_h,
+                                shared_bias(n)};
   return bppsa_back_sum_layer(n, l, &p);
+}
+
+/* The gradient of the state in front of the first step, of samples that begin anew there, goes nowhere. */
+static void clear_cuts(const recurrent_network *n, int64_t l) {
+  const int64_t size = bppsa_recurrent_state_size(n);
+  for (int64_t b = 0; n->resets.active && b < n->batch; ++b) {
+    if (bppsa_resets_at(n, l, n->config.part.first, b)) {
+      memset(bppsa_recurrent_offset(n, n->g, b * size), 0, (size_t)(size * layers_size_of(n)));
+    }
+  }
 }
 
 bppsa_status bppsa_layers_backward(recurrent_network *n, int64_t l) {
   const bppsa_recurrent_config *c = &n->config;
   const int64_t size = bppsa_recurrent_state_size(n);
+  bppsa_reset_state_begin(n);
   if (bppsa_back_is_part(n)) {
     BPPSA_TRY(part_layer(n, l));
   } else if (n->layers[l].scan != NULL) {
@@ -326,15 +339,13 @@ bppsa_status bppsa_layers_backward(recurrent_network *n, int64_t l) {
   if (!bppsa_back_is_part(n)) {
     finish_layer(n, l);
   }
-  if (c->input_gradients) {
-    for (int64_t b = 0; b < n->batch; ++b) {
-      void *to = bppsa_recurrent_offset(n, n->dh0, l * n->batch * size + bppsa_ragged_sample(n, b) * size);
-      if (bppsa_resets_at(n, l, 0, b)) {
-        memset(to, 0, (size_t)(size * layers_size_of(n)));
-      } else {
-        memcpy(to, bppsa_recurrent_offset(n, n->g, b * size), (size_t)(size * layers_size_of(n)));
-      }
-    }
+  bppsa_reset_state_finish(n, l);
+  if (c->part.first == 0) { /* elsewhere this step is one of many, and has been treated as such */
+    clear_cuts(n, l);
+  }
+  for (int64_t b = 0; c->input_gradients && b < n->batch; ++b) {
+    memcpy(bppsa_recurrent_offset(n, n->dh0, l * n->batch * size + bppsa_ragged_sample(n, b) * size),
+           bppsa_recurrent_offset(n, n->g, b * size), (size_t)(size * layers_size_of(n)));
   }
   if (c->input_gradients && bppsa_recurrent_level(n, l) == 0) {
     void *dx = n->ragged.active ? n->ragged.packed : n->dx;

@@ -318,7 +318,7 @@ static bppsa_status build(recurrent_chain *c, const bppsa_device *device) {
 bppsa_status bppsa_recurrent_chain_create(const bppsa_recurrent_config *config, const bppsa_cell *cell,
                                           const bppsa_device *device, bppsa_chain **chain) {
   BPPSA_REQUIRE(config != NULL && cell != NULL && device != NULL && chain != NULL);
-  if (config->resets) {
+  if (config->resets || config->reset_state) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "chain: resets of samples, expected samples that do not begin anew");
   }
   if (config->lengths) {

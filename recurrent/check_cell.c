@@ -48,6 +48,7 @@ bppsa_status bppsa_recurrent_check_entries(const recurrent_network *n) {
     const char *name, *what;
   } entries[] = {{true, cell->forward[wide], "forward", "forward pass"},
                  {sweeps, cell->backward[wide], "backward", "sequential backward pass"},
+                 {n->config.reset_state, cell->backward[wide], "backward", "gradients of the states in front of resets"},
                  {scans, cell->coefficients[wide], "coefficients", "factors of its Jacobian"},
                  {scans, cell->deltas[wide], "deltas", "deltas behind a scan"}};
   for (size_t i = 0; i < sizeof entries / sizeof entries[0]; ++i) {

@@ -82,8 +82,9 @@ static bppsa_status check_config(const bppsa_recurrent_config *c) {
   if (c->lengths && c->forward.kind == BPPSA_FORWARD_SPECULATIVE) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "lengths of samples in a speculative forward pass, expected a sequential one");
   }
-  if (c->resets && (c->part.seq_len != 0 || c->ends.before != NULL || c->ends.after != NULL || c->factory.create != NULL)) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "resets of samples in a part of a sequence, expected a network with all steps");
+  if (c->reset_state && c->part.seq_len != 0 && c->method.backward == BPPSA_BACKWARD_SPECULATIVE) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
+                      "a learned reset state in a speculative backward pass of a part of a sequence, expected bp or scan");
   }
   if (c->bidirectional && (c->part.seq_len != 0 || c->ends.before != NULL || c->ends.after != NULL)) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "two directions in a part of a sequence, expected a network with all steps");
@@ -139,13 +140,18 @@ static void describe(recurrent_network *n, bppsa_parameter *p, int32_t ndim, int
 static void describe_parameters(recurrent_network *n) {
   static const char *const kinds[MOST_PARAMETERS] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh"};
   const int64_t hidden = n->config.hidden, out = n->cell->gates * hidden, of_layer = bppsa_recurrent_layer_parameters(&n->config),
-                head = bppsa_recurrent_parameters(&n->config, false), directions = bppsa_recurrent_directions(&n->config);
+                own = bppsa_recurrent_first_parameter(&n->config), head = bppsa_recurrent_parameters(&n->config, false),
+                directions = bppsa_recurrent_directions(&n->config);
   bppsa_parameter *p = n->base.parameters;
   for (int64_t i = 0; i < n->base.parameter_count; ++i) {
     p[i].name = n->names[i];
   }
-  for (int64_t i = 0; i < head; ++i) {
-    const int64_t l = i / of_layer, which = i % of_layer;
+  if (n->config.reset_state) {
+    snprintf(n->names[0], NAME_SIZE, "%s.reset_state", n->cell->name);
+    describe(n, &p[0], 2, bppsa_recurrent_layers(&n->config), bppsa_recurrent_state_size(n));
+  }
+  for (int64_t i = own; i < head; ++i) {
+    const int64_t l = (i - own) / of_layer, which = (i - own) % of_layer;
     snprintf(n->names[i], NAME_SIZE, "%s.%s_l%lld%s", n->cell->name, kinds[which], (long long)(l / directions),
              l % directions == 1 ? "_reverse" : "");
     describe(n, &p[i], which <= W_HH ? 2 : 1, out, which == W_IH ? n->layers[l].input : hidden);
@@ -400,6 +406,14 @@ static bppsa_status make(const bppsa_recurrent_config *config, const bppsa_cell 
   if (config->resets && bppsa_device_get_kind(device) != BPPSA_CPU) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "resets of samples on a GPU, expected a CPU");
   }
+  const bool part =
+      config->part.seq_len != 0 || config->ends.before != NULL || config->ends.after != NULL || config->factory.create != NULL;
+  if (config->resets && part && bppsa_device_get_kind(device) != BPPSA_CPU) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "resets of samples in a part of a sequence on a GPU, expected a CPU");
+  }
+  if (config->reset_state && bppsa_device_get_kind(device) != BPPSA_CPU) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "a learned reset state on a GPU, expected a CPU");
+  }
   BPPSA_TRY(bppsa_recurrent_check_cell(config, cell));
   recurrent_network *n = bppsa_calloc(1, sizeof *n);
   if (n == NULL) {
@@ -412,6 +426,7 @@ static bppsa_status make(const bppsa_recurrent_config *config, const bppsa_cell 
   n->base.classes = config->no_head ? bppsa_recurrent_outputs(config) : config->classes;
   n->config = *config;
   n->config.forward = config->lengths ? bppsa_forward_method_default() : config->forward; /* sequential */
+  n->config.resets = config->resets || config->reset_state;
   n->cell = cell;
   n->backend = backends[bppsa_device_get_kind(device)];
   n->threads = bppsa_device_get_threads(device);

@@ -7,9 +7,12 @@
 #include "core/base/philox.h"
 #include "recurrent/recurrent_internal.h"
 
-/* Returns the stream of a parameter's random numbers: that of a network with biases, so that weights are the same without them. */
+/* Returns the stream of a parameter's random numbers: that of a network with biases and no reset state, so that weights are the
+ * same without the ones, or with the other. */
 static uint64_t stream_of(const recurrent_network *n, int64_t parameter, bool normal) {
-  const int64_t head = bppsa_recurrent_parameters(&n->config, false), of_layer = bppsa_recurrent_layer_parameters(&n->config);
+  const int64_t own = bppsa_recurrent_first_parameter(&n->config), head = bppsa_recurrent_parameters(&n->config, false) - own,
+                of_layer = bppsa_recurrent_layer_parameters(&n->config);
+  parameter -= own;
   parameter += (MOST_PARAMETERS - of_layer) * (parameter < head ? parameter / of_layer : bppsa_recurrent_layers(&n->config));
   return (uint64_t)BPPSA_STREAM_WEIGHTS + ((uint64_t)parameter << 8) + ((uint64_t)normal << 48);
 }
@@ -70,11 +73,16 @@ static bppsa_status init_orthogonal(const bppsa_view *w, int64_t h, uint64_t see
 bppsa_status bppsa_recurrent_init(bppsa_model *model, bppsa_init init, uint64_t seed) {
   BPPSA_REQUIRE(model != NULL && (unsigned)init <= BPPSA_INIT_ORTHOGONAL);
   const recurrent_network *n = (const recurrent_network *)model;
-  const int64_t hidden = n->config.hidden, head = bppsa_recurrent_parameters(&n->config, false);
+  const int64_t hidden = n->config.hidden, head = bppsa_recurrent_parameters(&n->config, false),
+                own = bppsa_recurrent_first_parameter(&n->config);
   const double bound = 1 / sqrt((double)hidden);
   for (int64_t p = 0; p < model->parameter_count; ++p) {
     const bppsa_view *value = &model->parameters[p].value;
-    if (init == BPPSA_INIT_ORTHOGONAL && p < head && p % bppsa_recurrent_layer_parameters(&n->config) == W_HH) {
+    if (p < own) {
+      memset(value->data, 0, bppsa_view_bytes(value));
+      continue;
+    }
+    if (init == BPPSA_INIT_ORTHOGONAL && p < head && (p - own) % bppsa_recurrent_layer_parameters(&n->config) == W_HH) {
       BPPSA_TRY(init_orthogonal(value, hidden, seed, stream_of(n, p, true)));
       continue;
     }
@@ -189,13 +197,31 @@ static bool lacks_biases(const weights *w, const char *prefix) {
 
 static const char *const endings[] = {"", "_reverse"};
 
+/* Finds out whether there is a reset state, one row for each layer and direction. The cell says later whether its states are single
+ * vectors or pairs. */
+static bppsa_status expect_reset_state(const weights *w, const char *prefix, int64_t rows, int64_t hidden, bool *found) {
+  static const char *const symbols[] = {"L", "S"};
+  char name[NAME_SIZE];
+  int64_t shape[2] = {rows, -1};
+  snprintf(name, sizeof name, "%s.reset_state", prefix);
+  *found = find(w, name) != NULL;
+  if (!*found) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(expect(w, name, 2, shape, symbols));
+  return shape[1] == hidden || shape[1] == 2 * hidden
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_SHAPE, "%s: tensor '%s' has shape [%lld, %lld], expected rows of H = %lld, or of a pair 2H",
+                          w->where, name, (long long)shape[0], (long long)shape[1], (long long)hidden);
+}
+
 /* Refuses a tensor that belongs to no layer of the network, so that a gap in the numbering is noticed. */
 static bppsa_status refuse_unknown(const weights *w, const char *prefix, int64_t layers, int64_t directions, bool no_bias) {
   static const char *const kinds[] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh"};
   const size_t length = strlen(prefix);
   for (int64_t i = 0; i < w->count; ++i) {
     const char *name = w->tensors[i].name;
-    bool known = strncmp(name, prefix, length) != 0 || name[length] != '.';
+    bool known = strncmp(name, prefix, length) != 0 || name[length] != '.' || strcmp(name + length, ".reset_state") == 0;
     for (int64_t l = 0; !known && l < layers * directions; ++l) {
       char expected[NAME_SIZE];
       for (size_t k = 0; !known && k < (no_bias ? B_IH : MOST_PARAMETERS); ++k) {
@@ -245,7 +271,9 @@ bppsa_status bppsa_recurrent_infer(const char *where, const char *prefix, int64_
     ++layers;
     snprintf(name, sizeof name, "%s.weight_ih_l%lld", prefix, (long long)layers);
   } while (find(&w, name) != NULL);
+  bool reset_state;
   BPPSA_TRY(refuse_unknown(&w, prefix, layers, directions, no_bias));
+  BPPSA_TRY(expect_reset_state(&w, prefix, layers * directions, hidden, &reset_state));
   const char *const head_symbols[] = {"C", directions == 2 ? "2H" : "H"};
   int64_t head[2] = {-1, directions * hidden};
   if (!config->no_head) {
@@ -258,6 +286,7 @@ bppsa_status bppsa_recurrent_infer(const char *where, const char *prefix, int64_
   config->layers = layers;
   config->no_bias = no_bias;
   config->bidirectional = directions == 2;
+  config->reset_state = reset_state;
   config->dtype = w.dtype;
   return BPPSA_OK;
 }

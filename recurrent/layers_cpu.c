@@ -61,14 +61,15 @@ static void forward_layer(recurrent_network *n, int64_t l, const void *x) {
   }
 }
 
-/* Sets the state of layer l in front of the first step: from h0 [L][b][S], or zeros. */
+/* Sets the state of layer l in front of the first step: from h0 [L][b][S], from the reset state, or zeros. */
 static void begin_layer(const recurrent_network *n, int64_t l, const void *h0) {
   const recurrent_layer *layer = &n->layers[l];
   const int64_t hidden = n->config.hidden, size = bppsa_recurrent_state_size(n);
   const size_t half = (size_t)(hidden * layers_size_of(n));
   for (int64_t b = 0; b < n->batch; ++b) {
-    const bool anew = bppsa_resets_at(n, l, 0, b);
-    const void *from = anew ? NULL : bppsa_recurrent_offset(n, h0, (l * n->batch + bppsa_ragged_sample(n, b)) * size);
+    const bool anew = bppsa_resets_at(n, l, n->config.part.first, b);
+    const void *from =
+        anew ? bppsa_reset_state_of(n, l) : bppsa_recurrent_offset(n, h0, (l * n->batch + bppsa_ragged_sample(n, b)) * size);
     void *const to[] = {bppsa_recurrent_offset(n, layer->h, b * hidden), bppsa_recurrent_offset(n, layer->c, b * hidden)};
     for (int64_t part = 0; part * hidden < size; ++part) {
       if (from != NULL) {

@@ -144,8 +144,18 @@ static bppsa_status forward_layers(bppsa_model *model, const bppsa_view *x, cons
 }
 
 bppsa_status bppsa_recurrent_forward_layers(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0) {
+  return bppsa_recurrent_forward_spans(model, x, h0, NULL);
+}
+
+bppsa_status bppsa_recurrent_check_resets(const bppsa_model *model, int64_t batch, const bppsa_view *resets) {
+  BPPSA_REQUIRE(model != NULL && batch >= 0);
+  return bppsa_resets_check((const recurrent_network *)model, batch, resets);
+}
+
+bppsa_status bppsa_recurrent_forward_spans(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0,
+                                           const bppsa_spans *spans) {
   BPPSA_REQUIRE(model != NULL && x != NULL);
-  return forward_layers(model, x, h0, &(bppsa_spans){0});
+  return forward_layers(model, x, h0, spans != NULL ? spans : &(bppsa_spans){0});
 }
 
 /* Finds the rows of a level's states h (or c), without gaps; with two directions it writes them to a buffer. */
@@ -225,15 +235,18 @@ static bppsa_status layer_backward(recurrent_network *n, int64_t l) {
 /* Computes all layers, from g_T and u of the top layer in n->g. Redone products are not counted here, because counting on a GPU
  * waits. */
 static bppsa_status backward_layers(recurrent_network *n) {
-  const int64_t of_layer = bppsa_recurrent_layer_parameters(&n->config);
+  const int64_t of_layer = bppsa_recurrent_layer_parameters(&n->config), own = bppsa_recurrent_first_parameter(&n->config);
   n->backward_done = true;
   BPPSA_TRY(bppsa_back_begin(n));
   for (int64_t l = bppsa_recurrent_layers(&n->config) - 1; l >= 0; --l) {
     BPPSA_TRY(layer_backward(n, l));
-    gradients_ready(n, l * of_layer, of_layer);
+    gradients_ready(n, own + l * of_layer, of_layer);
     if (l > 0) {
       BPPSA_TRY(n->backend->pass_down(n, l));
     }
+  }
+  if (own > 0) {
+    gradients_ready(n, 0, own);
   }
   bppsa_back_end(n);
   return n->gpu != NULL ? BPPSA_OK : count(&n->base);

@@ -30,7 +30,11 @@
  * What earlier steps have made, NaN too, has no part in what follows. Logits and states are those that the steps make: none is
  * replaced by zeros. A sample that begins anew in front of the first step does not read its initial state, whose gradient is 0.
  * With two directions a reset in front of a step cuts time there, and each direction begins anew on its side of the cut. A reset
- * behind a sample's end counts for nothing. On a CPU, and not in parts of a sequence.
+ * behind a sample's end counts for nothing. On a CPU. A part of a sequence (bppsa_forward_part) is given the resets of all steps.
+ *
+ * With a learned reset state (reset_state) there is one more parameter in front of all others, PREFIX.reset_state [L·D, S], at
+ * first 0. Its row of a layer and direction is the state in the place of 0. Its gradient is the sum, over all samples and steps in
+ * front of which they begin anew, of the gradient of the state there. On a CPU.
  *
  * Only as many steps of a sample are computed as its length says, if it has one (bppsa_model_forward). Its last state is the one
  * at its length, from which a loss on the last step starts; logits, states and gradients behind it are 0, and what x has there is
@@ -79,6 +83,7 @@ typedef struct {
   uint64_t dropout_seed; /* of its random numbers */
   bool lengths;          /* batches may be given the lengths of their samples */
   bool resets;           /* batches may be given the steps in front of which their samples begin anew */
+  bool reset_state;      /* likewise, and a learned state is there in the place of 0 */
   bool no_head;          /* the outputs are the top layer's states; `classes` means nothing */
   bool tape;             /* every pass gets its tape from the caller (bppsa_recurrent_use_tape) */
   bool loss_all;         /* logits at every step [T,B,C], otherwise at the last [B,C] */
@@ -154,6 +159,13 @@ bppsa_status bppsa_recurrent_plan_forward(const bppsa_recurrent_config *config, 
  * top layer's last hidden states [b,D·H], or with loss_all of all of them [T,b,D·H]; it sets the gradients of all parameters but
  * the head's. ERR_SHAPE; ERR_ARGUMENT: backward without forward. */
 bppsa_status bppsa_recurrent_forward_layers(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0);
+/* The same for samples with lengths or resets. spans NULL: they have none. */
+bppsa_status bppsa_recurrent_forward_spans(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0,
+                                           const bppsa_spans *spans);
+/* Checks resets as a forward pass of `batch` samples does, so that parts of a sequence can find the same before one of them waits
+ * for another. NULL: none. ERR_SHAPE; ERR_ARGUMENT: a value other than 0 and 1, other memory than they are expected in, or a
+ * network that takes none. */
+bppsa_status bppsa_recurrent_check_resets(const bppsa_model *model, int64_t batch, const bppsa_view *resets);
 bppsa_status bppsa_recurrent_backward_layers(bppsa_model *model, const bppsa_view *seed);
 /* The gradients of the top layer's states 1 .. T, *gradients [T,b,S] (borrowed, until the next pass), for a seed as above.
  * Sets no gradient of a parameter. ERR_SHAPE; ERR_ARGUMENT: no forward pass yet; ERR_UNSUPPORTED: samples have lengths,
@@ -186,13 +198,14 @@ bppsa_status bppsa_recurrent_cell_states(const bppsa_model *model, int64_t layer
 bool bppsa_recurrent_forward_nonfinite(const bppsa_model *model, bppsa_nonfinite *where);
 
 /* Initialises the parameters. DEFAULT: PyTorch's module defaults, U(-1/√H, 1/√H) everywhere. ORTHOGONAL: each H x H block of
- * W_hh is a random orthogonal matrix instead. Deterministic in seed; the same numbers in f32 (rounded) and f64. ERR_MEMORY. */
+ * W_hh is a random orthogonal matrix instead. A reset state is 0. Deterministic in seed; the same numbers in f32 (rounded) and
+ * f64. ERR_MEMORY. */
 bppsa_status bppsa_recurrent_init(bppsa_model *model, bppsa_init init, uint64_t seed);
 
 /* Finds the architecture that a set of named tensors describes (PREFIX: "rnn" with gates 1, "gru" with gates 3): sets input,
- * hidden, layers, classes, no_bias, bidirectional and dtype of *config and leaves the rest. With no_head it does not look for the
- * tensors of a head, and classes stays as it is. `where` names the source. ERR_FORMAT: a tensor is missing; ERR_SHAPE: shapes
- * disagree with each other; ERR_UNSUPPORTED: dtypes other than f32 and f64, projections.
+ * hidden, layers, classes, no_bias, bidirectional, reset_state and dtype of *config and leaves the rest. With no_head it does not
+ * look for the tensors of a head, and classes stays as it is. `where` names the source. ERR_FORMAT: a tensor is missing;
+ * ERR_SHAPE: shapes disagree with each other; ERR_UNSUPPORTED: dtypes other than f32 and f64, projections.
  */
 bppsa_status bppsa_recurrent_infer(const char *where, const char *prefix, int64_t gates, int64_t count,
                                    const bppsa_named_view *tensors, bppsa_recurrent_config *config);

@@ -29,9 +29,13 @@ static inline int64_t bppsa_recurrent_outputs(const bppsa_recurrent_config *conf
 static inline int64_t bppsa_recurrent_layer_parameters(const bppsa_recurrent_config *config) {
   return config->no_bias ? B_IH : MOST_PARAMETERS;
 }
+/* The number of parameters in front of the layers': a reset state. */
+static inline int64_t bppsa_recurrent_first_parameter(const bppsa_recurrent_config *config) {
+  return config->reset_state ? 1 : 0;
+}
 /* The number of parameters without the head's, or of all of them (`head`). */
 static inline int64_t bppsa_recurrent_parameters(const bppsa_recurrent_config *config, bool head) {
-  return bppsa_recurrent_layers(config) * bppsa_recurrent_layer_parameters(config) +
+  return bppsa_recurrent_first_parameter(config) + bppsa_recurrent_layers(config) * bppsa_recurrent_layer_parameters(config) +
          (head && !config->no_head ? HEAD_PARAMETERS : 0);
 }
 
@@ -164,13 +168,16 @@ typedef struct {
   void *ends;                 /* [B][H], the last states of the top layer, in the caller's order */
 } recurrent_ragged;
 
-/* Samples that begin anew (resets.c). Arrays are NULL where the network takes no resets. */
+/* Samples that begin anew (resets.c, reset_state.c). Arrays are NULL where the network takes no resets, the last three where it
+ * learns no reset state. A part of a sequence has the masks of all steps, T. */
 typedef struct {
   bool active;    /* a sample of the present batch begins anew */
   uint8_t *mask;  /* [D][T][b], of places: the sample begins anew in front of the step of the direction's walk */
   uint8_t *any;   /* [D][T]: some sample does */
   void *h, *c;    /* [2][B][H], copies of the states in front of and behind a step that resets some; c of a pair */
   void *injected; /* [B][S], copies of u in front of such a step */
+  double *sums;   /* [B][C][S], parts of the gradient of a layer's reset state; C: chunks of the speculative pass, or 1 */
+  void *scratch;  /* of a scan: [threads], the arrays of a group of steps */
 } recurrent_resets;
 
 /* For a network with two directions (directions.c), rows in the order of time; otherwise NULL. */
@@ -228,7 +235,8 @@ typedef struct {
  * belongs to no parameter. */
 static inline const bppsa_parameter *bppsa_recurrent_parameter(const recurrent_network *n, int64_t layer, int64_t which) {
   return which >= B_IH && n->zeros != NULL ? &n->zeros[2 * layer + which - B_IH]
-                                           : &n->base.parameters[layer * bppsa_recurrent_layer_parameters(&n->config) + which];
+                                           : &n->base.parameters[bppsa_recurrent_first_parameter(&n->config) +
+                                                                 layer * bppsa_recurrent_layer_parameters(&n->config) + which];
 }
 
 /* Cuts the layer's biases for its forward pass on a CPU, and gives them to a block of it. n->bias begins with the one that is added
@@ -374,7 +382,9 @@ int64_t bppsa_ragged_mirror(const recurrent_network *n, int64_t row);
 
 /* ---- samples that begin anew (resets.c) ---- */
 
-/* Checks the resets of the next batch; NULL: there are none. ERR_SHAPE: not bool or u8 [T, b]; ERR_ARGUMENT: a value other than 0
+/* Steps of a walk are counted from 0, in a part of a sequence from the first step of the whole one.
+ *
+ * Checks the resets of the next batch; NULL: there are none. ERR_SHAPE: not bool or u8 [T, b]; ERR_ARGUMENT: a value other than 0
  * and 1, memory of another device, or resets where the network was made without them. */
 bppsa_status bppsa_resets_check(const recurrent_network *n, int64_t batch, const bppsa_view *resets);
 /* Takes them, behind the lengths of the same batch (bppsa_ragged_take). */
@@ -382,14 +392,18 @@ void bppsa_resets_take(recurrent_network *n, int64_t batch, const bppsa_view *re
 bppsa_status bppsa_resets_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
 void bppsa_resets_free(recurrent_network *n);
 
-/* Does the sample at a place begin anew in front of a step of layer l's walk, from 0? */
-static inline bool bppsa_resets_at(const recurrent_network *n, int64_t l, int64_t step, int64_t place) {
-  const int64_t side = l % bppsa_recurrent_directions(&n->config);
-  return n->resets.active && n->resets.mask[(side * n->config.seq_len + step) * n->batch + place] != 0;
+/* Steps in the masks: T, or those of the sequence of which the network holds a part. */
+static inline int64_t bppsa_resets_steps(const recurrent_network *n) {
+  return n->config.part.seq_len > 0 ? n->config.part.seq_len : n->config.seq_len;
 }
-/* The mask [T][b] of layer l's direction; NULL: no sample of the batch begins anew. */
-static inline const uint8_t *bppsa_resets_mask(const recurrent_network *n, int64_t l) {
-  return n->resets.active ? n->resets.mask + l % bppsa_recurrent_directions(&n->config) * n->config.seq_len * n->batch : NULL;
+/* The mask of layer l's direction from a step of its walk on, [..][b]; NULL: no sample of the batch begins anew. */
+static inline const uint8_t *bppsa_resets_mask(const recurrent_network *n, int64_t l, int64_t step) {
+  const int64_t side = l % bppsa_recurrent_directions(&n->config);
+  return n->resets.active ? n->resets.mask + (side * bppsa_resets_steps(n) + step) * n->batch : NULL;
+}
+/* Does the sample at a place begin anew in front of a step of layer l's walk? */
+static inline bool bppsa_resets_at(const recurrent_network *n, int64_t l, int64_t step, int64_t place) {
+  return n->resets.active && bppsa_resets_mask(n, l, step)[place] != 0;
 }
 /* Returns the first (or the last) of the steps first .. end - 1, but not step 0, in front of which one of `count` samples from a
  * place on begins anew; -1: none. The batch has resets. */
@@ -398,21 +412,42 @@ int64_t bppsa_resets_find(const recurrent_network *n, int64_t l, int64_t first, 
 
 /* A step in front of which samples of a block begin anew: samples first .. first + count - 1 of those that run in it. */
 typedef struct {
-  int64_t layer, step;  /* step: of the layer's walk, from 0 */
+  int64_t layer, step;  /* step: of the layer's walk */
   int64_t row, samples; /* of the step, among those of all steps; samples that run */
   int64_t first, count;
   bool forward, injected;
   void *g; /* backward: of the state in front of the step, [samples][S]; NULL: it is not wanted */
 } recurrent_reset_step;
-/* Copies the block's states in front of the step to n->resets.h and c, [2][samples][H], with 0 for samples that begin anew;
- * backward also those behind it. */
+/* Copies the block's states in front of the step to n->resets.h and c, [2][samples][H], with 0 or the reset state for samples that
+ * begin anew; backward also those behind it. */
 void bppsa_resets_begin(const recurrent_network *n, const recurrent_reset_step *s);
 /* Forward: copies the states behind the step to the layer's. Backward: what is behind the step has no part in the gradients of
- * samples that begin anew. */
+ * samples that begin anew, but in that of the reset state. */
 void bppsa_resets_end(const recurrent_network *n, const recurrent_reset_step *s);
-/* Writes 0 to rows of width reals, one for each sample that runs in each step of a stretch, where the sample begins anew in front
- * of the step. */
-void bppsa_resets_clear(const recurrent_network *n, int64_t l, const recurrent_stretch *s, int64_t width, void *rows);
+/* Rows [H] are the states h in front of the steps of a stretch, one for each sample that runs in each step: writes 0 or the reset
+ * state where the sample begins anew there. */
+void bppsa_resets_begin_rows(const recurrent_network *n, int64_t l, const recurrent_stretch *s, void *rows);
+
+/* ---- the state from which samples begin anew (reset_state.c) ---- */
+
+/* The row [S] of layer l, of a pair h in front of c; NULL: 0. */
+static inline const void *bppsa_reset_state_of(const recurrent_network *n, int64_t l) {
+  return n->config.reset_state ? bppsa_recurrent_offset(n, n->base.parameters[0].value.data, l * bppsa_recurrent_state_size(n))
+                               : NULL;
+}
+/* Writes h (or c) of it to a row [H]. */
+void bppsa_reset_state_write(const recurrent_network *n, int64_t l, bool cells, void *row);
+/* The functions below have nothing to do where no reset state is learned. Begin a layer's backward pass, or begin it again. */
+void bppsa_reset_state_begin(const recurrent_network *n);
+/* Adds the gradient [S] of the state in front of a step at which the sample at a place begins anew; chunk: that of the speculative
+ * pass, otherwise 0. Samples and chunks may be added at the same time. */
+void bppsa_reset_state_add(const recurrent_network *n, int64_t place, int64_t chunk, const void *gradient);
+/* Behind a scan, which has none of these gradients: computes them from those of the states behind the steps, and adds them. */
+void bppsa_reset_state_carry(const recurrent_network *n, int64_t l);
+/* Adds g_0 of the samples that begin anew in front of the first step, unless a scan has computed the layer, and writes the
+ * gradient of layer l's reset state. */
+void bppsa_reset_state_finish(const recurrent_network *n, int64_t l);
+bppsa_status bppsa_reset_state_visit(recurrent_network *n, bool scans, bppsa_recurrent_visit visit, int64_t *bytes);
 
 /* ---- two directions (directions.c) ---- */
 

@@ -1,12 +1,14 @@
 /* Samples that begin anew within a batch (bppsa_spans.resets), on a CPU. Internal.
  *
- * In front of a step that resets a sample its state is 0. The arrays keep the states that the steps have made, since these are
- * outputs; so a step that resets some sample reads copies of the states in front of it, with zeros for the samples that begin
- * anew. Backward such a sample's gradient in front of the step is u alone. A scan takes the Jacobians of such steps as 0.
+ * In front of a step that resets a sample its state is 0, or the reset state (reset_state.c). The arrays keep the states that the
+ * steps have made, since these are outputs; so a step that resets some sample reads copies of the states in front of it, with that
+ * state for the samples that begin anew. Backward such a sample's gradient in front of the step is u alone. A scan takes the
+ * Jacobians of such steps as 0.
  *
  * The masks are bytes [T][b] for each direction, in the order in which it walks, and of places (ragged.c). A cut between the steps
  * t - 1 and t of time is in front of step t for the forward direction, and in front of step t - 1 for the reverse one. A reset in
- * front of the first step is not among those of a pass: begin_layer writes the state there, and its gradient is 0. */
+ * front of the first step is not among those of a pass: begin_layer writes the state there, and its gradient is 0. A part of a
+ * sequence is another matter: its first step is one of many. */
 #include <string.h>
 
 #include "core/base/alloc.h"
@@ -31,7 +33,7 @@ static bppsa_status check_values(const bppsa_view *resets) {
 }
 
 bppsa_status bppsa_resets_check(const recurrent_network *n, int64_t batch, const bppsa_view *resets) {
-  const int64_t shape[] = {n->config.seq_len, batch};
+  const int64_t shape[] = {bppsa_resets_steps(n), batch};
   char found[BPPSA_SHAPE_TEXT], expected[BPPSA_SHAPE_TEXT], guess[BPPSA_SHAPE_TEXT];
   if (resets == NULL) {
     return BPPSA_OK;
@@ -56,13 +58,13 @@ bppsa_status bppsa_resets_check(const recurrent_network *n, int64_t batch, const
 }
 
 static void mark(recurrent_resets *r, const recurrent_network *n, int64_t side, int64_t batch, int64_t step, int64_t place) {
-  r->mask[(side * n->config.seq_len + step) * batch + place] = 1;
-  r->any[side * n->config.seq_len + step] = 1;
+  r->mask[(side * bppsa_resets_steps(n) + step) * batch + place] = 1;
+  r->any[side * bppsa_resets_steps(n) + step] = 1;
   r->active = true;
 }
 
 void bppsa_resets_take(recurrent_network *n, int64_t batch, const bppsa_view *resets) {
-  const int64_t steps = n->config.seq_len, sides = bppsa_recurrent_directions(&n->config);
+  const int64_t steps = bppsa_resets_steps(n), sides = bppsa_recurrent_directions(&n->config);
   const uint8_t *given = resets != NULL ? resets->data : NULL;
   recurrent_resets *r = &n->resets;
   r->active = false;
@@ -86,7 +88,7 @@ void bppsa_resets_take(recurrent_network *n, int64_t batch, const bppsa_view *re
 
 int64_t bppsa_resets_find(const recurrent_network *n, int64_t l, int64_t first, int64_t end, int64_t place, int64_t count,
                           bool last) {
-  const int64_t steps = n->config.seq_len, side = l % bppsa_recurrent_directions(&n->config);
+  const int64_t steps = bppsa_resets_steps(n), side = l % bppsa_recurrent_directions(&n->config);
   const uint8_t *any = n->resets.any + side * steps, *mask = n->resets.mask + side * steps * n->batch + place;
   const int64_t least = first > 1 ? first : 1, by = last ? -1 : 1;
   for (int64_t t = last ? end - 1 : least; t >= least && t < end; t += by) {
@@ -102,19 +104,20 @@ int64_t bppsa_resets_find(const recurrent_network *n, int64_t l, int64_t first, 
 bppsa_status bppsa_resets_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes) {
   const bppsa_recurrent_config *c = &n->config;
   recurrent_resets *r = &n->resets;
-  const int64_t sides = bppsa_recurrent_directions(c);
+  const int64_t steps = bppsa_recurrent_directions(c) * bppsa_resets_steps(n);
   if (!c->resets) {
     return BPPSA_OK;
   }
-  BPPSA_TRY(visit((void **)&r->mask, sides * c->seq_len * c->batch, bytes));
-  BPPSA_TRY(visit((void **)&r->any, sides * c->seq_len, bytes));
+  BPPSA_TRY(visit((void **)&r->mask, steps * c->batch, bytes));
+  BPPSA_TRY(visit((void **)&r->any, steps, bytes));
   BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, 2, c->batch, c->hidden, &r->h, bytes));
   BPPSA_TRY(n->cell->pair ? bppsa_recurrent_visit_array(n, visit, 2, c->batch, c->hidden, &r->c, bytes) : BPPSA_OK);
   return bppsa_recurrent_visit_array(n, visit, 1, c->batch, bppsa_recurrent_state_size(n), &r->injected, bytes);
 }
 
 void bppsa_resets_free(recurrent_network *n) {
-  void *const own[] = {n->resets.mask, n->resets.any, n->resets.h, n->resets.c, n->resets.injected};
+  void *const own[] = {n->resets.mask, n->resets.any,      n->resets.h,      n->resets.c,
+                       n->resets.sums, n->resets.injected, n->resets.scratch};
   for (size_t i = 0; i < sizeof own / sizeof *own; ++i) {
     bppsa_free(own[i]);
   }
@@ -124,7 +127,7 @@ void bppsa_resets_free(recurrent_network *n) {
 
 /* Which samples of the block begin anew in front of the step: a byte for each. */
 static const uint8_t *block_mask(const recurrent_network *n, const recurrent_reset_step *s) {
-  return bppsa_resets_mask(n, s->layer) + s->step * n->batch + n->batch - s->samples + s->first;
+  return bppsa_resets_mask(n, s->layer, s->step) + n->batch - s->samples + s->first;
 }
 
 /* Writes 0 to rows of so many bytes, of samples that begin anew; or copies the rows of `from`, unless it is NULL. */
@@ -134,6 +137,15 @@ static void replace_rows(const uint8_t *mask, int64_t count, size_t bytes, const
       memcpy(to + (size_t)i * bytes, from + (size_t)i * bytes, bytes);
     } else if (mask[i]) {
       memset(to + (size_t)i * bytes, 0, bytes);
+    }
+  }
+}
+
+/* Writes h (or c) of the state from which samples begin anew to their rows. */
+static void begin_rows(const recurrent_network *n, int64_t l, const uint8_t *mask, int64_t count, bool cells, void *rows) {
+  for (int64_t i = 0; i < count; ++i) {
+    if (mask[i]) {
+      bppsa_reset_state_write(n, l, cells, bppsa_recurrent_offset(n, rows, i * n->config.hidden));
     }
   }
 }
@@ -149,11 +161,14 @@ void bppsa_resets_begin(const recurrent_network *n, const recurrent_reset_step *
       memcpy(bppsa_recurrent_offset(n, to[half], (t * s->samples + s->first) * hidden),
              bppsa_recurrent_offset(n, from[half], (row + t * s->samples) * hidden), (size_t)s->count * bytes);
     }
-    replace_rows(block_mask(n, s), s->count, bytes, NULL, (char *)to[half] + (size_t)s->first * bytes);
+    begin_rows(n, s->layer, block_mask(n, s), s->count, half == 1, bppsa_recurrent_offset(n, to[half], s->first * hidden));
   }
   if (s->g != NULL && s->injected) {
     const size_t at = (size_t)s->first * state;
     replace_rows(block_mask(n, s), s->count, state, (const char *)s->g + at, (char *)n->resets.injected + at);
+    if (n->config.reset_state) { /* the step then leaves its own part of the gradient, without u */
+      replace_rows(block_mask(n, s), s->count, state, NULL, (char *)s->g + at);
+    }
   }
 }
 
@@ -167,6 +182,11 @@ void bppsa_resets_end(const recurrent_network *n, const recurrent_reset_step *s)
   }
   if (s->g != NULL) {
     const size_t state = bytes_of(n, bppsa_recurrent_state_size(n)), at = (size_t)s->first * state;
+    for (int64_t i = 0; n->config.reset_state && i < s->count; ++i) {
+      if (block_mask(n, s)[i]) {
+        bppsa_reset_state_add(n, n->batch - s->samples + s->first + i, 0, (const char *)s->g + at + (size_t)i * state);
+      }
+    }
     replace_rows(block_mask(n, s), s->count, state, s->injected ? (const char *)n->resets.injected + at : NULL,
                  (char *)s->g + at);
   }
@@ -174,12 +194,12 @@ void bppsa_resets_end(const recurrent_network *n, const recurrent_reset_step *s)
 
 /* ---- rows of many steps ---- */
 
-void bppsa_resets_clear(const recurrent_network *n, int64_t l, const recurrent_stretch *s, int64_t width, void *rows) {
-  const int64_t ended = n->batch - s->samples, end = s->first + s->steps;
-  int64_t t = s->first;
+void bppsa_resets_begin_rows(const recurrent_network *n, int64_t l, const recurrent_stretch *s, void *rows) {
+  const int64_t ended = n->batch - s->samples, first = n->config.part.first + s->first, end = first + s->steps;
+  int64_t t = first;
   while (n->resets.active && (t = bppsa_resets_find(n, l, t, end, ended, s->samples, false)) >= 0) {
-    replace_rows(bppsa_resets_mask(n, l) + t * n->batch + ended, s->samples, bytes_of(n, width), NULL,
-                 bppsa_recurrent_offset(n, rows, (t - s->first) * s->samples * width));
+    begin_rows(n, l, bppsa_resets_mask(n, l, t) + ended, s->samples, false,
+               bppsa_recurrent_offset(n, rows, (t - first) * s->samples * n->config.hidden));
     ++t;
   }
 }

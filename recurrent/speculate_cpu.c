@@ -317,7 +317,7 @@ static bppsa_status speculate(walk *w) {
     const bool known = begin <= plan->warm_up; /* the chunk's lane begins where the sequence begins */
     for (int64_t b = 0; b < n->batch; ++b) {
       const int64_t anew = bppsa_walk_anew(w, b, start, begin);
-      if (begins_here(w, start)) {
+      if (begins_here(w, anew > 0 ? anew : start)) {
         add_lane(w, b, chunk, anew > 0 ? anew : start,
                  known && anew <= 0 ? bppsa_walk_state(w, 0, b) : (bppsa_walk_place){NULL, NULL});
       }

@@ -10,7 +10,8 @@
 #include "recurrent/layers_cpu.h"
 
 bool bppsa_layers_want_first(const recurrent_network *n) {
-  return n->config.input_gradients || n->config.ends.after != NULL || bppsa_back_is_part(n);
+  const bool learns = n->config.reset_state && n->resets.active;
+  return n->config.input_gradients || n->config.ends.after != NULL || bppsa_back_is_part(n) || learns;
 }
 
 layers_window bppsa_layers_whole(const recurrent_network *n) {
@@ -127,7 +128,7 @@ static void sweep_piece(const sweep_pass *p, int64_t at, int64_t steps, bool res
   w.g = bppsa_recurrent_offset(n, w.g, rows * bppsa_recurrent_state_size(n));
   w.input = at > 0 || w.input;
   const recurrent_reset_step s = {.layer = p->layer,
-                                  .step = w.first,
+                                  .step = n->config.part.first + w.first,
                                   .row = w.row,
                                   .samples = w.samples,
                                   .first = first,
@@ -149,7 +150,7 @@ static void sweep_piece(const sweep_pass *p, int64_t at, int64_t steps, bool res
 /* Goes through the window in the order of the pass. A step that resets samples of the block is computed by itself. */
 static void sweep_block(const sweep_pass *p, int64_t first, int64_t samples) {
   const recurrent_network *n = p->n;
-  const int64_t begin = p->w->first, steps = p->w->steps, place = n->batch - p->w->samples + first;
+  const int64_t begin = n->config.part.first + p->w->first, steps = p->w->steps, place = n->batch - p->w->samples + first;
   const bool forward = p->stops == LAYERS_FORWARD;
   int64_t low = 0, high = steps; /* steps that are left */
   while (low < high) {

@@ -285,7 +285,8 @@ static void gather(const walk *w, group *g, int64_t steps) {
   }
 }
 
-/* Lanes that begin anew in front of step s of the window have 0 there, `kept` what was there. back: they get it back. */
+/* Lanes that begin anew in front of step s of the window have 0 or the reset state there, `kept` what was there. back: they get it
+ * back. */
 static void hide_states(const walk *w, const group *g, int64_t s, bool back) {
   for (int64_t i = 0; i < g->count; ++i) {
     lane at = w->lanes[g->members[i]];
@@ -296,10 +297,10 @@ static void hide_states(const walk *w, const group *g, int64_t s, bool back) {
     }
     bppsa_walk_copy(w, back ? state : kept, back ? kept : state);
     if (!back) {
-      memset(state.h, 0, w->row);
-      if (state.c != NULL) {
-        memset(state.c, 0, w->row);
-      }
+      bppsa_reset_state_write(w->n, w->layer, false, state.h);
+    }
+    if (!back && state.c != NULL) {
+      bppsa_reset_state_write(w->n, w->layer, true, state.c);
     }
   }
 }

@@ -128,15 +128,16 @@ static inline unsigned char *bppsa_walk_doubts(const recurrent_network *n, int64
   return (unsigned char *)n->forward.doubtful + sample * n->forward.plan.chunks;
 }
 
-/* The last of the steps first .. last in front of which a sample begins anew, so that its state there is 0 for certain; -1: none.
+/* The last of the steps first .. last in front of which a sample begins anew, so that its state there is known; -1: none.
  * Step 0 does not count: the state in front of it is known anyway. */
 static inline int64_t bppsa_walk_anew(const bppsa_walk *w, int64_t sample, int64_t first, int64_t last) {
   return w->n->resets.active ? bppsa_resets_find(w->n, w->layer, first, last + 1, sample, 1, true) : -1;
 }
 
-/* Has a lane come to a step in front of which its sample begins anew? The stored states from there on are right. */
+/* Has a lane come to a step in front of which its sample begins anew? The stored states from there on are right. The step may be
+ * the first one of the next part. */
 static inline bool bppsa_walk_at_reset(const bppsa_walk *w, const bppsa_walk_lane *l) {
-  return l->at < w->border && bppsa_resets_at(w->n, w->layer, l->at, l->sample);
+  return l->at < w->n->forward.seq_len && bppsa_resets_at(w->n, w->layer, l->at, l->sample);
 }
 
 /* Moves the lane to the next chunk of its sample that begins in this part and must be verified. Returns false if there is none. */

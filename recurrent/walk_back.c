@@ -18,6 +18,7 @@ typedef struct {
   char *top, *g, *h, *c, *saved, *x, *delta_x, *delta_h; /* top: the lanes' gradients */
   void *largest;                                         /* of each row of g */
   void *kept;                                            /* [count][2 S]: states and u where lanes begin anew */
+  void *carried; /* with a reset state: what u was added to in front of such steps, rows as those of g */
   int64_t members[BPPSA_BACK_GROUP], count;
   int64_t first_part, parts; /* of the weight gradients, to which it adds one after the other: long sums lose digits */
   int64_t steps, walked;     /* in all, of the lane that walks the longest, and up to now */
@@ -77,6 +78,19 @@ static void keep_deltas(const bppsa_back_walk *w, const group *g, const bppsa_ba
   }
 }
 
+/* Does the lane's sample begin anew in front of its step `back` steps in front of its latest one? */
+static bool at_reset(const bppsa_back_walk *w, const bppsa_back_lane *l, int64_t back) {
+  const int64_t step = l->at - 1 - back;
+  return step > 0 && bppsa_resets_at(w->n, w->layer, step, l->sample);
+}
+
+/* The gradient of the reset state gets that of the state in front of the lane's latest step, step s of the window. */
+static void add_to_reset_state(const bppsa_back_walk *w, const group *g, const bppsa_back_lane *l, int64_t s, int64_t index) {
+  if (w->n->config.reset_state && l->kind != BPPSA_BACK_PROBE && at_reset(w, l, 0)) {
+    bppsa_reset_state_add(w->n, l->sample, l->chunk, window_row(w, g, g->carried, s, index, w->state));
+  }
+}
+
 /* Steps 1 .. s of the window are none of the lane's. */
 static void clear_deltas(const bppsa_back_walk *w, const group *g, int64_t s, int64_t index) {
   for (; s > 0; --s) {
@@ -103,6 +117,7 @@ static bool settle_guess(const bppsa_back_walk *w, const group *g, int64_t index
     if (kept) {
       keep_deltas(w, g, l, s - 1, index, c);
     }
+    add_to_reset_state(w, g, l, s - 1, index);
     ++l->steps;
     --l->at;
     if ((l->top - l->at) % BPPSA_BACK_HEAD == 0 || (l->at == l->bottom && l->top - l->at < BPPSA_BACK_HEAD)) {
@@ -165,12 +180,6 @@ static bool enters_next(const bppsa_back_walk *w, bppsa_back_lane *l, const void
   return true;
 }
 
-/* Does the lane's sample begin anew in front of its step `back` steps in front of its latest one? */
-static bool at_reset(const bppsa_back_walk *w, const bppsa_back_lane *l, int64_t back) {
-  const int64_t step = l->at - 1 - back;
-  return step > 0 && bppsa_resets_at(w->n, w->layer, step, l->sample);
-}
-
 /* Takes what a lane that walks a difference has found. True: it goes on. */
 static bool settle_difference(const bppsa_back_walk *w, const group *g, int64_t index, int64_t steps, bppsa_back_lane *l) {
   for (int64_t s = steps; s > 0; --s) {
@@ -179,6 +188,7 @@ static bool settle_difference(const bppsa_back_walk *w, const group *g, int64_t 
     const double size = largest_of(w, g, s - 1, index);
     c->sum += c->silent ? largest_of(w, g, s, index) : 0;
     keep_deltas(w, g, l, s - 1, index, c);
+    add_to_reset_state(w, g, l, s - 1, index);
     ++l->steps;
     if (at_reset(w, l, 0)) { /* the difference ends here */
       --l->at;
@@ -267,9 +277,9 @@ static void gather_lane(const bppsa_back_walk *w, const group *g, const bppsa_ba
 
 /* What is done to the states and u in front of a step of the window, of lanes that begin anew there. */
 typedef enum {
-  HIDE /* 0 for the states, which are kept with u */,
+  HIDE /* the states, which are kept with u, are 0 or the reset state */,
   SHOW /* states and u as they were */,
-  CLEAR /* h alone is 0 */
+  CLEAR /* h alone is 0 or the reset state */
 } reset_work;
 
 static void treat_resets(const bppsa_back_walk *w, const group *g, int64_t s, int64_t steps, reset_work work) {
@@ -288,6 +298,9 @@ static void treat_resets(const bppsa_back_walk *w, const group *g, int64_t s, in
       char *here = kept + (size_t)half * row;
       memcpy(work == HIDE ? here : halves[half], work == HIDE ? halves[half] : here, row);
     }
+    if (work == SHOW && n->config.reset_state) {
+      memcpy(window_row(w, g, g->carried, s, i, w->state), u, state);
+    }
     if (work == HIDE) {
       memcpy(kept + state, u, state);
     } else if (work == SHOW && w->injected && !w->adds) {
@@ -295,8 +308,11 @@ static void treat_resets(const bppsa_back_walk *w, const group *g, int64_t s, in
     } else if (work == SHOW) {
       memset(u, 0, state);
     }
+    if (work == HIDE && n->config.reset_state) { /* the step then leaves its own part of the gradient, without u */
+      memset(u, 0, state);
+    }
     for (int half = 0; half < (n->cell->pair && work == HIDE ? 2 : 1) && work != SHOW; ++half) {
-      memset(halves[half], 0, row);
+      bppsa_reset_state_write(n, w->layer, half == 1, halves[half]);
     }
   }
 }
@@ -412,7 +428,7 @@ int64_t bppsa_back_lane_reals(const recurrent_network *n) {
 }
 
 int64_t bppsa_back_scratch_reals(const recurrent_network *n) {
-  const int64_t rows = n->config.resets ? 5 : 3;
+  const int64_t rows = (n->config.resets ? 5 : 3) + (n->config.reset_state ? n->back.window : 0);
   return BPPSA_BACK_GROUP * (n->back.window * (bppsa_back_lane_reals(n) + 1) + rows * bppsa_recurrent_state_size(n) + 1);
 }
 
@@ -429,6 +445,7 @@ static group group_of(const bppsa_back_walk *w, int32_t worker) {
   g.delta_h = n->cell->split ? bppsa_back_at_row(w, g.delta_x, rows, w->width) : g.delta_x;
   g.largest = bppsa_back_at_row(w, g.delta_h, rows, w->width);
   g.kept = bppsa_back_at_row(w, g.largest, rows + BPPSA_BACK_GROUP, 1);
+  g.carried = bppsa_back_at_row(w, g.kept, 2 * BPPSA_BACK_GROUP, w->state);
   return g;
 }
 

@@ -45,9 +45,10 @@ static bppsa_view part_view(const sampled *s, int64_t count, void *part) {
 /* What a rank computes with: the batch's arrays, and memory for the samples of a block. */
 typedef struct {
   bppsa_gradients *g;
-  sampled x, labels, weights, h0, dx, dh0; /* weights: of the rows' losses, where there are any */
-  bppsa_view weights_view;
-  void *x_part, *labels_part, *h0_part;
+  sampled x, labels, h0, dx, dh0, resets; /* the resets are those of all steps on every rank */
+  sampled weights;                        /* of the rows' losses, where there are any */
+  bppsa_view resets_view, weights_view;
+  void *x_part, *labels_part, *h0_part, *resets_part;
   double *weights_part;
   void *seed, *x_gpu, *h0_gpu; /* on the model's device; the last two, copies of the parts, only on a GPU */
   int64_t first, count;        /* samples computed so far on this rank */
@@ -112,7 +113,13 @@ static bppsa_status compute_block(void *context, int64_t first, int64_t count, b
     copy_samples(&s->h0, first, count, s->h0_part, true);
     BPPSA_TRY(hand_over(s, &s->h0, count, s->h0_part, s->h0_gpu, &h0));
   }
-  const bppsa_spans spans = {.lengths = g->lengths != NULL ? g->lengths + first : NULL};
+  bppsa_view resets;
+  if (g->resets != NULL) {
+    copy_samples(&s->resets, first, count, s->resets_part, true);
+    resets = part_view(&s->resets, count, s->resets_part);
+  }
+  const bppsa_spans spans = {.lengths = g->lengths != NULL ? g->lengths + first : NULL,
+                             .resets = g->resets != NULL ? &resets : NULL};
   BPPSA_TRY(bppsa_model_forward(g->model, &x, state ? &h0 : NULL, &spans, &logits));
   BPPSA_TRY(bppsa_model_add_pass(g->model, BPPSA_PASS_FORWARD, g->account[BPPSA_PASS_FORWARD]));
   bppsa_view seed = bppsa_view_make(s->seed, logits.dtype, logits.ndim, logits.shape);
@@ -223,7 +230,13 @@ static bppsa_status allocate(share *s, int64_t block) {
   }
   s->x_part = bppsa_calloc(s->x.outer * block, (size_t)s->x.inner);
   s->labels_part = bppsa_calloc(s->labels.outer * block, (size_t)s->labels.inner);
-  if (s->x_part == NULL || s->labels_part == NULL || (state && s->h0_part == NULL)) {
+  if (g->resets != NULL) {
+    s->resets_view = bppsa_view_make(g->resets, BPPSA_U8, 2, (int64_t[]){x->shape[0], x->shape[1]});
+    s->resets = sampled_of(&s->resets_view, 1);
+    s->resets_part = bppsa_calloc(s->resets.outer, (size_t)block);
+  }
+  if (s->x_part == NULL || s->labels_part == NULL || (state && s->h0_part == NULL) ||
+      (g->resets != NULL && s->resets_part == NULL)) {
     return BPPSA_ERR_MEMORY;
   }
   const bppsa_device *device = g->model->device;
@@ -281,6 +294,7 @@ bppsa_status bppsa_gradients_compute_on_ranks(const bppsa_rank_network *ranks, b
   bppsa_free(s.labels_part);
   bppsa_free(s.weights_part);
   bppsa_free(s.h0_part);
+  bppsa_free(s.resets_part);
   bppsa_memory_free(g->model->device, s.x_gpu);
   bppsa_memory_free(g->model->device, s.h0_gpu);
   bppsa_memory_free(g->model->device, s.seed);

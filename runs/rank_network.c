@@ -85,9 +85,6 @@ static bppsa_status connect(bppsa_rank_network *ranks, const bppsa_device *devic
 bppsa_status bppsa_rank_network_create(const bppsa_network *network, const bppsa_network_config *config,
                                        const bppsa_device *device, bppsa_rank_network *ranks, bppsa_model **model) {
   const bppsa_cnn_layer *norm = config->batch_statistics ? bppsa_cnn_network_norm(&network->layers) : NULL;
-  if (ranks->comm != NULL && config->steps.resets) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "--resets: given beside ranks, expected none: ranks do not compute resets yet");
-  }
   if (ranks->comm != NULL && norm != NULL) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
                       "--batch-norm: batch beside ranks, of which none has the whole batch of layer '%s', expected given",

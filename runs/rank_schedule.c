@@ -85,7 +85,8 @@ static bppsa_status check(const bppsa_rank_schedule *s, const bppsa_network *net
                  {config->steps.lengths, "--lengths", "whose samples have one length", "none"},
                  {dataset->packing != NULL, "--pack", "whose samples do not begin anew", "none"},
                  {config->steps.resets, "--resets", "whose samples do not begin anew", "none"},
-                 {dataset->loss_weights != NULL, "--loss-weights", "whose micro-batches count all rows", "none"}};
+                 {dataset->loss_weights != NULL, "--loss-weights", "whose micro-batches count all rows", "none"},
+                 {config->steps.reset_state, "--reset-state learned", "whose samples do not begin anew", "zeros"}};
   for (size_t i = 0; i < sizeof refused / sizeof *refused; ++i) {
     char text[ASKED];
     if (refused[i].given) {

@@ -75,6 +75,10 @@ static bppsa_transition_sizes sizes_of(const bppsa_transition_shape *s) {
 
 /* ---- arithmetic ---- */
 
+/* The exponent of a product's first row where one of its elements is cut (bppsa_scan_operands.cuts), on a CPU. The rows of the
+ * product are then 0, and what is in front of it has no part in what is behind it, NaN neither. */
+enum { CUT = INT32_MIN };
+
 #define EACH_REAL "scan/transition.inc"
 #include "core/base/each_real.inc"
 
@@ -376,6 +380,16 @@ static bppsa_status make_sparse(bppsa_transition_maker *maker, const bppsa_scan_
   return BPPSA_OK;
 }
 
+/* Marks the products of samples of which an element is cut. */
+static void mark_cuts(const bppsa_transition_maker *maker, const bppsa_scan_operands *o, const bppsa_transition *t) {
+  const int64_t count = o->cuts != NULL ? maker->plan->config.jacobians * o->batch : 0;
+  for (int64_t i = 0; i < count; ++i) {
+    if (o->cuts[i]) {
+      product_of(t).exponents[i % o->batch * exponents_of(&t->shape)] = CUT;
+    }
+  }
+}
+
 /* Makes the products of all parts, then joins them in pairs, level by level; the last one is *t. */
 static bppsa_status make_on_gpu(bppsa_transition_maker *m, const bppsa_scan_operands *operands, bppsa_transition *t) {
   const int64_t batch = operands->batch;
@@ -396,7 +410,7 @@ bppsa_status bppsa_transition_make(bppsa_transition_maker *maker, const bppsa_sc
                                    bppsa_transition *transition) {
   BPPSA_REQUIRE(maker != NULL && operands != NULL && transition != NULL);
   BPPSA_TRY(bppsa_scan_check_operands(maker->plan, operands));
-  BPPSA_TRY(bppsa_scan_refuse_cuts(operands, "in a transition"));
+  BPPSA_TRY(on_gpu(transition->device) ? bppsa_scan_refuse_cuts(operands, "in a transition on a GPU") : BPPSA_OK);
   transition->batch = operands->batch;
   if (is_sparse(&transition->shape)) {
     return make_sparse(maker, operands, transition);
@@ -411,5 +425,6 @@ bppsa_status bppsa_transition_make(bppsa_transition_maker *maker, const bppsa_sc
   } else {
     bppsa_scan_cpu_transition_f64(cpu, operands, &to);
   }
+  mark_cuts(maker, operands, transition);
   return BPPSA_OK;
 }

@@ -36,6 +36,8 @@ enum {
   EXACT_INPUTS,
   ALGORITHM,
   GRADIENTS,
+  RESETS,
+  RESET_STATE,
   GROUPS,
   DEVICE,
   TERMS
@@ -72,6 +74,8 @@ static bppsa_status agree(const bppsa_split_time *split, const bppsa_recurrent_c
                                            "its exact input gradients",
                                            "algorithm",
                                            "input_gradients",
+                                           "resets",
+                                           "reset_state",
                                            "micro_batches",
                                            "device"};
   int64_t mine[TERMS] = {c->seq_len,
@@ -97,6 +101,8 @@ static bppsa_status agree(const bppsa_split_time *split, const bppsa_recurrent_c
                          c->speculation.exact_inputs,
                          c->method.backward == BPPSA_BACKWARD_SCAN ? c->method.scan.algorithm : 0,
                          c->input_gradients,
+                         c->resets,
+                         c->reset_state,
                          split->micro_batches,
                          bppsa_device_get_kind(device)};
   int64_t *all = NULL;
@@ -216,6 +222,10 @@ static bppsa_status create_group(split_network *s, int64_t g, const bppsa_device
     BPPSA_TRY(allocate(&group->x, s, s->steps, samples, c.input));
     BPPSA_TRY(allocate(&group->seed, s, split_logit_steps(s), samples, c.classes));
   }
+  if (s->group_count > 1 && (c.resets || c.reset_state)) {
+    group->resets = bppsa_calloc(s->config.seq_len, (size_t)samples);
+    return group->resets != NULL ? BPPSA_OK : BPPSA_ERR_MEMORY;
+  }
   return BPPSA_OK;
 }
 
@@ -283,6 +293,7 @@ static void destroy(bppsa_model *model) {
     }
     bppsa_model_destroy(group->model);
     bppsa_free(group->sent);
+    bppsa_free(group->resets);
     bppsa_memory_free(s->device, group->states);
     bppsa_memory_free(s->device, group->x);
     bppsa_memory_free(s->device, group->seed);
@@ -387,6 +398,7 @@ bppsa_status bppsa_split_time_create(const bppsa_split_time *split, const bppsa_
   const int32_t size = bppsa_comm_size(split->comm);
   s->ops = (bppsa_model_ops){.name = cell->name,
                              .forward = split_time_forward,
+                             .forward_spans = split_time_forward_spans,
                              .backward = split_time_backward,
                              .input_gradients = input_gradients,
                              .find_nonfinite = find_nonfinite,

@@ -8,6 +8,7 @@
  *
  *   forward          x [t,b,I] of its own steps; h0 [L,b,S] or NULL: only the rank with step 1 reads it. Logits: with a loss on
  *                    all steps [t,b,C]; with a loss on the last one [b,C] on rank 0, and [0,C] on the others.
+ *                    Resets: those of all steps, [T,b], on every rank.
  *   backward         a seed of the shape of the logits. Every rank's gradients are those of the whole sequence, with the same bits
  *                    on all ranks: the ranks' parts are added in a fixed order (comm/ordered.h).
  *   input_gradients  x [t,b,I]; h0 [L,b,S] on the rank with step 1, [L,0,S] on the others.
@@ -24,6 +25,10 @@
  * make before a gradient arrives: gradients alone travel. The other scans are scans over ranks on a GPU as well. AUTO is BP where
  * (p - 1) / micro_batches, the time that ranks of the pipeline wait in units of their own work, is at most S, the work of a product
  * in units of BP's; otherwise chunked.
+ *
+ * Where a sample begins anew in front of a rank's first step, the rank does not read the state that comes from the rank before, and
+ * the gradient that it sends there is exactly 0. Its product of a scan is 0 for samples that begin anew within its steps, but for
+ * what comes from behind the last of these.
  *
  * A speculative forward pass (recurrent/parallel_forward.h) is that of the whole sequence: its plan depends on T, the batch and the
  * device, not on p. States, statistics and pauses have the same bits for every p, and with one group those of a network on one

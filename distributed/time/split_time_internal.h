@@ -17,6 +17,7 @@ typedef struct {
   int64_t first, samples; /* of the latest pass; 0 samples: none */
   /* Arrays of the device. */
   char *x, *seed;            /* [t][samples][I], like the logits: the group's part of the batch; NULL with one group */
+  uint8_t *resets;           /* [T][samples], in host memory: likewise; NULL where no sample may begin anew, too */
   char *states;              /* [L][samples][S]: h0 of the group, then what goes to another rank */
   bppsa_comm_request **sent; /* [requests]: messages under way */
 } split_group;
@@ -98,6 +99,8 @@ bppsa_status split_time_back_end(const split_network *s, const bppsa_backward_st
 bppsa_status split_time_add_sums(const split_network *s);
 
 bppsa_status split_time_forward(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, bppsa_view *logits);
+bppsa_status split_time_forward_spans(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, const bppsa_spans *spans,
+                                      bppsa_view *logits);
 bppsa_status split_time_backward(bppsa_model *model, const bppsa_view *seed);
 /* bppsa_recurrent_ends of a group: gradients that go through the ends of this rank's steps. */
 bppsa_status split_time_join_injected(void *group, int64_t layer, void *g); /* scans over ranks: u_0 comes from the next rank */

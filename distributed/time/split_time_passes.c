@@ -114,6 +114,25 @@ static bppsa_status check_inputs(const split_network *s, const bppsa_view *x, co
   return reads ? check_view(s, "h0", h0, "[L, B, H]", 3, (int64_t[]){c->layers, batch, split_state_size(s)}) : BPPSA_OK;
 }
 
+/* Every rank finds the same, because all are given the resets of all steps. */
+static bppsa_status check_spans(const split_network *s, const bppsa_spans *spans, int64_t batch) {
+  return spans->lengths != NULL
+             ? bppsa_fail(BPPSA_ERR_UNSUPPORTED, "split time: lengths of samples, expected samples of all steps")
+             : bppsa_recurrent_check_resets(s->groups[0].model, batch, spans->resets);
+}
+
+/* The resets of a group's samples; NULL: the batch has none. */
+static const bppsa_view *resets_of(const split_network *s, const split_group *g, const bppsa_view *all, bppsa_view *own) {
+  if (all == NULL || s->group_count == 1) {
+    return all;
+  }
+  for (int64_t t = 0; t < s->config.seq_len; ++t) {
+    memcpy(g->resets + t * g->samples, (const uint8_t *)all->data + t * s->batch + g->first, (size_t)g->samples);
+  }
+  *own = bppsa_view_make(g->resets, all->dtype, 2, (int64_t[]){s->config.seq_len, g->samples});
+  return own;
+}
+
 /* The first network has the parameters that the caller sets; the others compute with copies. */
 static bppsa_status copy_parameters(const split_network *s) {
   for (int64_t g = 1; g < s->group_count; ++g) {
@@ -164,8 +183,8 @@ static bppsa_status end_states(split_network *s, split_group *g) {
   return split_time_send_off(s, s->rank - 1, TAG_STATES, &view, &g->sent[0]);
 }
 
-static bppsa_status forward_group(split_network *s, split_group *g, const bppsa_view *x, const bppsa_view *h0, bool speculates,
-                                  bppsa_view *logits) {
+static bppsa_status forward_group(split_network *s, split_group *g, const bppsa_view *x, const bppsa_view *h0,
+                                  const bppsa_view *resets, bool speculates, bppsa_view *logits) {
   const bppsa_recurrent_config *c = &s->config;
   bool has;
   BPPSA_TRY(begin_states(s, g, h0, speculates, &has));
@@ -174,16 +193,18 @@ static bppsa_status forward_group(split_network *s, split_group *g, const bppsa_
   }
   const bppsa_view own_x = view_of(s, s->group_count > 1 ? g->x : x->data, 3, (int64_t[]){s->steps, g->samples, c->input});
   const bppsa_view own_h0 = view_of(s, g->states, 3, (int64_t[]){c->layers, g->samples, split_state_size(s)});
+  bppsa_view own_resets;
+  const bppsa_spans spans = {.resets = resets_of(s, g, resets, &own_resets)};
   if (split_has_head(s)) {
     bppsa_view part;
-    BPPSA_TRY(g->model->ops->forward(g->model, &own_x, has ? &own_h0 : NULL, &part));
+    BPPSA_TRY(bppsa_model_forward(g->model, &own_x, has ? &own_h0 : NULL, &spans, &part));
     if (s->group_count > 1) {
       BPPSA_TRY(give(s, g, split_logit_steps(s), c->classes, part.data, s->logits));
     } else {
       logits->data = part.data;
     }
   } else {
-    BPPSA_TRY(bppsa_recurrent_forward_layers(g->model, &own_x, has ? &own_h0 : NULL));
+    BPPSA_TRY(bppsa_recurrent_forward_spans(g->model, &own_x, has ? &own_h0 : NULL, &spans));
   }
   return s->rank > 0 && !speculates ? end_states(s, g) : BPPSA_OK;
 }
@@ -195,9 +216,15 @@ static bppsa_view logits_view(const split_network *s) {
 }
 
 bppsa_status split_time_forward(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, bppsa_view *logits) {
-  BPPSA_REQUIRE(x != NULL);
+  return split_time_forward_spans(model, x, h0, &(bppsa_spans){0}, logits);
+}
+
+bppsa_status split_time_forward_spans(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, const bppsa_spans *spans,
+                                      bppsa_view *logits) {
+  BPPSA_REQUIRE(x != NULL && spans != NULL);
   split_network *s = (split_network *)model;
   BPPSA_TRY(check_inputs(s, x, h0));
+  BPPSA_TRY(check_spans(s, spans, x->shape[1]));
   bppsa_status status = BPPSA_OK;
   s->batch = x->shape[1];
   s->backward_done = false;
@@ -212,7 +239,7 @@ bppsa_status split_time_forward(bppsa_model *model, const bppsa_view *x, const b
     g->samples = bppsa_cut(s->batch, s->group_count, i + 1) - g->first;
     bppsa_comm_at(s->comm, "the forward pass along time, group", i);
     s->samples[i] = g->samples;
-    status = g->samples > 0 ? forward_group(s, g, x, h0, speculates, &view) : BPPSA_OK;
+    status = g->samples > 0 ? forward_group(s, g, x, h0, spans->resets, speculates, &view) : BPPSA_OK;
   }
   BPPSA_TRY(finish(s, status));
   BPPSA_TRY(s->steps > 0 ? split_time_end(s, &pause) : BPPSA_OK);

@@ -1,4 +1,5 @@
-/* --resets: `grad` beside the segments one by one; training, evaluation and a resumption; what is refused. */
+/* --resets: `grad` beside the segments one by one; training, evaluation and a resumption; ranks; a learned reset state; what is
+ * refused. */
 #include "tests/cli/batch_files.h"
 
 #include <math.h>
@@ -110,9 +111,54 @@ static void test_refused(void **state) {
   assert_fails(2, "NONE.npy",
                "grad gru --weights W.safetensors --input X.npy --grad-output G.npy --out o.safetensors --resets "
                "NONE.npy");
-  save("R.npy", BPPSA_U8, mask, 2, (int64_t[]){STEPS, SAMPLES});
-  assert_fails(2, "--resets: given beside ranks, expected none", GRAD " --ranks 2");
-  assert_fails(2, "--resets: given beside ranks, expected none", GRAD " --ranks 2 --split time");
+}
+
+/* Compares all tensors of two files. */
+static void assert_close_files(const char *a, const char *b, double most) {
+  bppsa_safetensors *first = load(a), *second = load(b);
+  assert_int_equal(bppsa_safetensors_count(first), bppsa_safetensors_count(second));
+  for (int64_t i = 0; i < bppsa_safetensors_count(first); ++i) {
+    const bppsa_named_view *one = bppsa_safetensors_get(first, i);
+    const bppsa_view *other = bppsa_safetensors_find(second, one->name);
+    assert_true(other != NULL && bppsa_view_same_shape(&one->view, other));
+    for (int64_t j = 0; j < bppsa_view_count(other); ++j) {
+      assert_true(fabs(bppsa_view_get(&one->view, j) - bppsa_view_get(other, j)) <= most);
+    }
+  }
+  bppsa_safetensors_destroy(first);
+  bppsa_safetensors_destroy(second);
+}
+
+/* Ranks that share the batch, or time, find the gradients of one device; with a learned reset state too. */
+static void test_ranks(void **state) {
+  (void)state;
+  static const char *const ways[] = {"--backward bp", "--algorithm blelloch", "--algorithm chunked",
+                                     "--forward speculative --forward-chunks 3 --tolerance 0 --backward speculative "
+                                     "--backward-chunks 3 --backward-warm-up 1 --backward-tolerance 1e-15"},
+                           *const splits[] = {"--ranks 2", "--ranks 3 --split time", "--ranks 4 --split time:2,batch:2"};
+  int64_t labels[STEPS][SAMPLES];
+  for (int i = 0; i < STEPS * SAMPLES; ++i) {
+    labels[i / SAMPLES][i % SAMPLES] = i % 7 % 2;
+  }
+  save("L.npy", BPPSA_I64, labels, 2, (int64_t[]){STEPS, SAMPLES});
+  save("R.npy", BPPSA_BOOL, mask, 2, (int64_t[]){STEPS, SAMPLES});
+  for (int k = 0; k < 24; ++k) {
+    const bool learned = k >= 12;
+    if (k % 12 / 3 == 3 && (learned || k % 3 != 1)) {
+      continue; /* ranks take speculative passes along time alone, and then no learned state */
+    }
+    assert_runs("train lstm --seq-len 6 --samples 8 --hidden 3 --batch 4 --dtype f64 --loss all --iterations 1 --reset-state %s "
+                "--save-weights W.safetensors",
+                learned ? "learned" : "zeros");
+    const char *way = ways[k % 12 / 3];
+    assert_runs("grad lstm --weights W.safetensors --input X.npy --labels L.npy --resets R.npy %s --out one.safetensors", way);
+    assert_runs("grad lstm --weights W.safetensors --input X.npy --labels L.npy --resets R.npy %s %s --out all.safetensors", way,
+                splits[k % 3]);
+    assert_close_files("one.safetensors", "all.safetensors", 1e-14);
+  }
+  assert_fails(2, "a learned reset state in a speculative backward pass of a part of a sequence, expected bp or scan",
+               "grad lstm --weights W.safetensors --input X.npy --labels L.npy --resets R.npy --backward speculative "
+               "--backward-chunks 2 --ranks 2 --split time --out o.safetensors");
 }
 
 #define TRAIN                                                                                                                    \
@@ -156,14 +202,72 @@ static void test_train(void **state) {
   assert_equal_files("w.safetensors", "whole.safetensors");
   save_set(9);
   assert_fails(2, "contradicts this run", TRAIN " --iterations 9 --checkpoint r --resume");
-  assert_fails(2, "--resets: given beside ranks, expected none", TRAIN " --iterations 1 --ranks 2");
   assert_fails(2, "--resets: given beside --split gpipe, whose samples do not begin anew, expected none",
                TRAIN " --iterations 1 --ranks 2 --split gpipe");
   save("N.npy", BPPSA_U8, mask, 2, (int64_t[]){STEPS, SAMPLES});
   assert_fails(2, "N.npy: shape [6, 3], expected [N, T] = [12, 6]", TRAIN " --iterations 1");
 }
 
+/* Training on ranks has the curve of one device; the samples' masks follow them. */
+static void test_train_ranks(void **state) {
+  (void)state;
+  save_set(-1);
+  assert_runs(TRAIN " --iterations 6 --backward bp --save-weights one.safetensors");
+  static const char *const splits[] = {"--ranks 2", "--ranks 3 --split time", "--ranks 4 --split time:2,batch:2",
+                                       "--ranks 2 --split time --micro-batches 2"};
+  for (size_t i = 0; i < sizeof splits / sizeof splits[0]; ++i) {
+    assert_runs(TRAIN " --iterations 6 --backward bp %s --save-weights all.safetensors", splits[i]);
+    assert_close_files("one.safetensors", "all.safetensors", 1e-12);
+  }
+}
+
+#define LEARN TRAIN " --reset-state learned --lr 0.05"
+
+/* A learned reset state begins with zeros, moves, is saved and loaded, and resumed with the bits of a run that was not interrupted.
+ * The weights say that they have one. */
+static void test_reset_state(void **state) {
+  (void)state;
+  save_set(-1);
+  save("R.npy", BPPSA_U8, mask, 2, (int64_t[]){STEPS, SAMPLES});
+  json_t *train = run_json(LEARN " --iterations 9 --threads 3 --save-weights whole.safetensors --json");
+  const double loss = get_real(json_object_get(train, "final"), "validation_loss");
+  assert_string_equal(json_string_value(json_object_get(json_object_get(train, "config"), "reset_state")), "learned");
+  json_decref(train);
+  bppsa_safetensors *file = load("whole.safetensors");
+  const bppsa_view *learned = bppsa_safetensors_find(file, "gru.reset_state");
+  assert_true(learned != NULL && learned->ndim == 2 && learned->shape[0] == 2 && learned->shape[1] == HIDDEN);
+  for (int64_t i = 0; i < bppsa_view_count(learned); ++i) {
+    assert_true(fabs(bppsa_view_get(learned, i)) > 1e-4);
+  }
+  bppsa_safetensors_destroy(file);
+  json_t *eval =
+      run_json("eval gru --weights whole.safetensors --seq-len 6 --samples 12 --validation 0.25 --resets N.npy --json");
+  assert_true(fabs(get_real(eval, "loss") - loss) < 1e-14);
+  json_decref(eval);
+  assert_runs(LEARN " --iterations 4 --checkpoint q");
+  assert_runs(LEARN " --iterations 9 --checkpoint q --resume --threads 1 --save-weights w.safetensors");
+  assert_equal_files("w.safetensors", "whole.safetensors");
+  assert_fails(2, "contradicts this run", TRAIN " --lr 0.05 --iterations 9 --checkpoint q --resume");
+  json_t *grad = run_json("grad gru --weights whole.safetensors --input X.npy --grad-output G.npy --resets R.npy --certify "
+                          "--reset-state learned --out o.safetensors --json");
+  assert_true(get_real(json_object_get(grad, "certificate"), "error") < 1e-12);
+  json_decref(grad);
+  file = load("o.safetensors");
+  assert_non_null(bppsa_safetensors_find(file, "gru.reset_state"));
+  bppsa_safetensors_destroy(file);
+  assert_fails(2, "--reset-state: zeros contradicts the weights in whole.safetensors, which have one, expected learned",
+               "grad gru --weights whole.safetensors --input X.npy --grad-output G.npy --reset-state zeros --out o.safetensors");
+  assert_runs("train gru --seq-len 6 --samples 8 --hidden 3 --batch 4 --dtype f64 --iterations 1 --save-weights V.safetensors");
+  assert_fails(2, "--reset-state: learned contradicts the weights in V.safetensors, which have none, expected zeros",
+               "eval gru --weights V.safetensors --seq-len 6 --samples 12 --reset-state learned");
+  assert_fails(2, "--reset-state: 'ones'", TRAIN " --reset-state ones");
+  assert_fails(2, "--reset-state learned: given beside --split gpipe, whose samples do not begin anew, expected zeros",
+               "train gru --seq-len 6 --samples 12 --batch 4 --reset-state learned --iterations 1 --ranks 2 --split gpipe");
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_grad), cmocka_unit_test(test_refused), cmocka_unit_test(test_train)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_grad),        cmocka_unit_test(test_refused),
+                                     cmocka_unit_test(test_ranks),       cmocka_unit_test(test_train),
+                                     cmocka_unit_test(test_train_ranks), cmocka_unit_test(test_reset_state)};
   return cmocka_run_group_tests(tests, enter, leave_directory);
 }

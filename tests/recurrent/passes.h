@@ -47,6 +47,11 @@ static inline run open_run(const bppsa_cell *cell, const bppsa_recurrent_config 
   assert_int_equal(bppsa_recurrent_create(c, cell, r.device, &r.model), BPPSA_OK);
   enum { LARGE = 100 }; /* orthogonal weights take H^3 operations */
   assert_int_equal(bppsa_recurrent_init(r.model, c->hidden > LARGE ? BPPSA_INIT_DEFAULT : BPPSA_INIT_ORTHOGONAL, 5), BPPSA_OK);
+  if (c->reset_state) { /* which begins with zeros */
+    const bppsa_view *value = &r.model->parameters[0].value, drawn = random_view(c->dtype, 6, 2, value->shape);
+    memcpy(value->data, drawn.data, bppsa_view_bytes(value));
+    bppsa_free(drawn.data);
+  }
   return r;
 }
 

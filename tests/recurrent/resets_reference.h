@@ -48,10 +48,10 @@ static inline bool is_anew(const sample_run *s, int64_t side, int64_t k) {
   return s->resets != NULL && cut < s->steps && s->resets[cut * s->r->x.shape[1] + s->sample] != 0;
 }
 
-/* Parameter `which` of a side; -1: a bias that the network does not have. */
+/* Parameter `which` of a side; -1: a bias that the network does not have. A reset state is in front of them. */
 static inline int64_t parameter_of(const sample_run *s, int64_t side, int64_t which) {
   const int64_t of_side = s->r->config.no_bias ? 2 : 4;
-  return which >= of_side ? -1 : side * of_side + which;
+  return which >= of_side ? -1 : s->r->config.reset_state + side * of_side + which;
 }
 
 static inline double number(const sample_run *s, int64_t parameter, int64_t i) {
@@ -86,7 +86,7 @@ static inline void affine_back(const sample_run *s, int64_t w, int64_t b, int64_
 static inline void enter_step(const sample_run *s, int64_t side, int64_t k, double *before, double *px, double *ph) {
   const int64_t layer = side / s->sides;
   for (int64_t i = 0; i < s->size; ++i) {
-    before[i] = is_anew(s, side, k) ? 0 : state_of(s, side, k)[i];
+    before[i] = !is_anew(s, side, k) ? state_of(s, side, k)[i] : s->r->config.reset_state ? number(s, 0, side * s->size + i) : 0;
   }
   affine(s, parameter_of(s, side, 0), parameter_of(s, side, 2), s->gates, width_of(s, layer),
          row_of(s, s->in, layer, time_of(s, side, k)), px);
@@ -123,8 +123,11 @@ static inline void walk_back(const sample_run *s, int64_t side, double *g, doubl
     affine_back(s, parameter_of(s, side, 0), parameter_of(s, side, 2), s->gates, width_of(s, layer), row_of(s, s->in, layer, t),
                 dx, gradients, row_of(s, s->of_in, layer, t));
     affine_back(s, parameter_of(s, side, 1), parameter_of(s, side, 3), s->gates, s->hidden, before, dh, gradients, g);
-    if (is_anew(s, side, k)) {
-      memset(g, 0, (size_t)s->size * sizeof *g);
+    for (int64_t i = 0; is_anew(s, side, k) && i < s->size; ++i) {
+      if (s->r->config.reset_state) {
+        gradients[0][side * s->size + i] += g[i];
+      }
+      g[i] = 0;
     }
   }
 }

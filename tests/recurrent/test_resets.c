@@ -116,6 +116,7 @@ static bppsa_recurrent_config draw_config(dice *d) {
   c.no_head = roll(d, 0, 3) == 0;
   c.no_bias = roll(d, 0, 4) == 0;
   c.lengths = roll(d, 0, 2) == 0;
+  c.reset_state = roll(d, 0, 1) == 0;
   if (c.seq_len > 3 && roll(d, 0, 2) == 0) {
     speculate(&c, roll(d, 2, c.seq_len / 2), roll(d, 0, 12));
   }
@@ -172,7 +173,8 @@ static void test_every_method(void **state) {
   for (int k = 0; k < CELLS * METHODS * RATES * 2; ++k) {
     dice d = open_dice((uint64_t)k + 1000);
     const cell_reference *cell = &cells[k % CELLS];
-    const bppsa_recurrent_config c = config_of(BPPSA_F64, &methods[k / CELLS % METHODS], k / CELLS / METHODS % 2 == 0);
+    bppsa_recurrent_config c = config_of(BPPSA_F64, &methods[k / CELLS % METHODS], k / CELLS / METHODS % 2 == 0);
+    c.reset_state = k % 2 == 0;
     run r = open_run(cell->cell, &c, BATCH, 1);
     uint8_t *mask = draw_mask(&d, rates[k / CELLS / METHODS / 2], STEPS, BATCH);
     pass(&r, NULL, mask);
@@ -265,11 +267,12 @@ static void test_segments(void **state) {
 static void test_bits(void **state) {
   (void)state;
   static const uint8_t none[STEPS * BATCH];
-  for (int k = 0; k < CELLS * (METHODS + 1); ++k) {
+  for (int k = 0; k < 2 * CELLS * (METHODS + 1); ++k) {
     dice d = open_dice((uint64_t)k + 90);
     bppsa_recurrent_config c = config_of(BPPSA_F32, &methods[k / CELLS % METHODS], k % 2 == 0);
     c.bidirectional = k % 5 == 0;
-    if (k / CELLS == METHODS) {
+    c.reset_state = k / CELLS > METHODS;
+    if (k / CELLS % (METHODS + 1) == METHODS) {
       speculate(&c, 4, 2);
       speculate_forward(&c, 4, 2);
     }
@@ -441,6 +444,7 @@ static void test_certificate(void **state) {
     bppsa_recurrent_config c = config_of(k / CELLS % 2 == 0 ? BPPSA_F64 : BPPSA_F32, &methods[k % METHODS], true);
     bppsa_certificate certificate;
     c.bidirectional = k / CELLS / 2 == 1;
+    c.reset_state = k % 2 == 0;
     run r = open_run(cells[k % CELLS].cell, &c, BATCH, 1);
     uint8_t *mask = draw_mask(&d, .1, STEPS, BATCH);
     pass(&r, NULL, mask);
@@ -460,6 +464,7 @@ static void test_dropout(void **state) {
     dice d = open_dice((uint64_t)k + 900);
     bppsa_recurrent_config c = config_of(BPPSA_F64, &methods[k / CELLS == 0 ? 0 : METHODS - 1], true);
     c.dropout = .4;
+    c.reset_state = k % 2 == 0;
     run r = open_run(cells[k % CELLS].cell, &c, BATCH, 1);
     uint8_t *mask = draw_mask(&d, .1, STEPS, BATCH);
     bppsa_model_drop(r.model, 7, samples);
@@ -529,6 +534,7 @@ static void test_sequences(void **state) {
     bppsa_recurrent_config c = config_of(BPPSA_F32, &methods[k / CELLS], k % 2 == 0);
     c.lengths = true;
     c.bidirectional = k % 4 == 1;
+    c.reset_state = k % 3 == 0;
     bppsa_model *kept = NULL;
     run first = open_run(cells[k % CELLS].cell, &c, BATCH, 1);
     kept = first.model;
@@ -568,6 +574,7 @@ static void test_tape(void **state) {
     bppsa_recurrent_config c = config_of(BPPSA_F32, &methods[0], true);
     c.layers = 1;
     c.no_head = true;
+    c.reset_state = k > 0;
     run plain = open_run(cells[k].cell, &c, BATCH, 1);
     c.tape = true;
     run r = open_run(cells[k].cell, &c, BATCH, 1);
@@ -591,15 +598,6 @@ static void test_tape(void **state) {
     close_run(&plain);
     close_run(&r);
   }
-}
-
-static bppsa_status refuse_create(const bppsa_recurrent_config *c) {
-  bppsa_device *device = cpu_device(1);
-  bppsa_model *model = NULL;
-  const bppsa_status status = bppsa_recurrent_create(c, &bppsa_gru_cell, device, &model);
-  assert_null(model);
-  bppsa_device_destroy(device);
-  return status;
 }
 
 static void test_refused(void **state) {
@@ -635,7 +633,11 @@ static void test_refused(void **state) {
   close_run(&r);
   c.resets = true;
   c.part.seq_len = 2 * STEPS;
-  assert_error(refuse_create(&c), BPPSA_ERR_UNSUPPORTED, "resets of samples in a part of a sequence");
+  r = open_run(&bppsa_gru_cell, &c, BATCH, 1);
+  wrong = mask_view(&r, mask);
+  assert_error(bppsa_model_forward(r.model, &r.x, NULL, &spans, &r.logits), BPPSA_ERR_SHAPE,
+               "resets: u8 [24, 5], expected bool or u8 [48, 5]");
+  close_run(&r);
 }
 
 static bppsa_status create(void *context) {
@@ -653,6 +655,7 @@ static void test_memory(void **state) {
   (void)state;
   dice d = open_dice(3);
   bppsa_recurrent_config c = config_of(BPPSA_F32, &methods[METHODS - 1], false);
+  c.reset_state = true;
   run r = open_run(&bppsa_lstm_cell, &c, BATCH, 2);
   uint8_t *mask = draw_mask(&d, .3, STEPS, BATCH);
   bppsa_alloc_fail_at(1);
