@@ -31,7 +31,7 @@
         {.option = BPPSA_OPTION_INPUT,                                                                                           \
          .meaning = &bppsa_meaning_input_size,                                                                                   \
          .help = "features of a step, of noise of variance 1; one point [bitstream, of 1]"},                                     \
-        BPPSA_USE(BATCH), {.option = BPPSA_OPTION_UP_LEVELS, .help = "of the rows of blelloch [all]"},                           \
+        BPPSA_USE(BATCH), BPPSA_USE(RESET_RATE), {.option = BPPSA_OPTION_UP_LEVELS, .help = "of the rows of blelloch [all]"},    \
         {.option = BPPSA_OPTION_CHUNKS, .help = "of the rows of chunked [from T]"}, BPPSA_FORWARD_USES, SPECULATIVE_USES,        \
         BPPSA_USE(QUICK), BPPSA_USE(RIVALS), BPPSA_USE(EARLIER), BPPSA_USE(CUDNN_DTYPE), BPPSA_USE(INPUT_GRADIENT),              \
         BPPSA_USE(COLD), BPPSA_USE(REFERENCES), BPPSA_USE(SAVE_REFERENCES), BPPSA_USE(REPEATS), BPPSA_USE(TIME_LIMIT),           \
@@ -420,8 +420,20 @@ static bppsa_status setup_references(const bppsa_cli *cli, bppsa_bench_settings 
   return BPPSA_OK;
 }
 
+/* Reads --reset-rate. References of files have no masks. */
+static bppsa_status setup_resets(const bppsa_cli *cli, bppsa_bench_settings *asked) {
+  const bppsa_option_value *rate = bppsa_cli_value(cli, BPPSA_OPTION_RESET_RATE);
+  if (rate->given && (asked->references != NULL || asked->save_references != NULL)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--reset-rate: given beside %s, whose file has no masks, expected one of them",
+                      asked->references != NULL ? "--references" : "--save-references");
+  }
+  asked->reset_rate = rate->given ? rate->real : 0;
+  return BPPSA_OK;
+}
+
 static bppsa_status setup_layers(const bppsa_cli *cli, bppsa_bench_settings *asked) {
   BPPSA_TRY(setup_references(cli, asked));
+  BPPSA_TRY(setup_resets(cli, asked));
   BPPSA_TRY(bppsa_setup_bench(cli, asked));
   if (asked->one_point) { /* the rows of a sweep show the numbers that they use */
     bppsa_setup_note_steps(cli, asked->point.config.seq_len);

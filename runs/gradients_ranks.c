@@ -45,9 +45,9 @@ static bppsa_view part_view(const sampled *s, int64_t count, void *part) {
 /* What a rank computes with: the batch's arrays, and memory for the samples of a block. */
 typedef struct {
   bppsa_gradients *g;
-  sampled x, labels, weights, h0, dx, dh0; /* weights: of the rows' losses, where there are any */
-  sampled resets;                          /* those of all steps on every rank */
-  bppsa_view weights_view, resets_view;
+  sampled x, labels, h0, dx, dh0, resets; /* the resets are those of all steps on every rank */
+  sampled weights;                        /* of the rows' losses, where there are any */
+  bppsa_view resets_view, weights_view;
   void *x_part, *labels_part, *h0_part, *resets_part;
   double *weights_part;
   void *seed, *x_gpu, *h0_gpu; /* on the model's device; the last two, copies of the parts, only on a GPU */

@@ -33,6 +33,8 @@
  *   error      Of rows in TF32 and bf16: the largest ‖g - ref‖ / ‖ref‖. Their residual is in units of what they round, or,
  *              where that is less, such that the bound is a tenth of the gradient: zeros in its place are never right.
  *   reference  "file": from --references, which belongs to the very weights and inputs (rnn_saved.c); otherwise "computed".
+ *   reset_rate Beside --reset-rate P every point comes twice, without resets and with a mask that begins a sample anew in front of
+ *              each step with the probability P. Methods and reference compute the same mask; rivals take none.
  *   residual   The largest ‖g - ref‖ / (‖ref‖·ε·√T) over the parameters (core/measure/residual.h), against sequential
  *              BP in float64 on the same weights, inputs and seed; the row is right below 30, and is not timed otherwise. For a
  *              graph's forward pass: of the gradients that a backward pass makes from its states.
@@ -85,6 +87,7 @@ typedef struct {
   bppsa_init init;
   const char *weights; /* the name of the file that the weights come from (bppsa_bench_settings); NULL: `init` */
   uint64_t seed;
+  double reset_rate;          /* of the steps of a sample, in front of so many it begins anew, at random; 0: never */
   const char *data;           /* as --data; NULL: uniform noise of variance 1, of any input size */
   int32_t set;                /* of WAV files: position in bppsa_mfcc_sets */
   bppsa_mfcc_padding padding; /* of WAV files */
@@ -160,6 +163,9 @@ struct bppsa_bench_session {
   bppsa_dataset *data;
   int64_t *indices;
   void *x, *seed;
+  uint8_t *mask;          /* [T,B] where samples begin anew; NULL: nowhere */
+  void *device_mask;      /* GPU */
+  bppsa_view resets[2];   /* the mask on the device, and in host memory */
   double *gradients;      /* the reference's, of the layers' parameters one after the other */
   double *input_gradient; /* the reference's, where it is asked for; and room for one of the dtype, in host memory */
   void *dx;
@@ -184,6 +190,8 @@ bppsa_status bppsa_bench_set_weights(const bppsa_bench_session *s, bppsa_model *
 bppsa_status bppsa_bench_hold_weights(bppsa_bench_session *s);
 /* Makes x, the first B samples of the data, and the seed gradient, uniform in (-1, 1)/B, in host memory. ERR_*. */
 bppsa_status bppsa_bench_make_inputs(bppsa_bench_session *s);
+/* Where the point's samples begin anew: for models on the device, or for one on the host. */
+bppsa_spans bppsa_bench_spans(const bppsa_bench_session *s, bool host);
 /* Views of x [T,B,I], and of the gradient of the last hidden states [B,H] or of all of them [T,B,H], in host memory. */
 bppsa_view bppsa_bench_x_view(const bppsa_bench_session *s);
 bppsa_view bppsa_bench_seed_view(const bppsa_bench_session *s);

@@ -17,6 +17,7 @@ typedef struct bppsa_bench_settings {
   bppsa_bench_request request;
   bppsa_bench_point point; /* rnn, gru, crossover, threads, forward, step, ranks: the network, its weights and its data */
   bool one_point;          /* rnn, gru: the point alone, not a sweep */
+  double reset_rate;       /* rnn, gru, lstm: every point also with resets of this rate; 0: without alone */
   bool both_inits;         /* rnn, gru, step: every point with default and with orthogonal weights */
   const char *rivals;      /* rnn, gru, forward, step: a program whose methods take part (bench/rivals/guest.h); NULL: none */
   const char *methods;     /* step: the methods that take part, with commas between; NULL: all of them */

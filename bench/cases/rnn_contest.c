@@ -7,8 +7,9 @@
 /* These functions queue a pass of a plain contestant, also while it is recorded. */
 static bppsa_status queue_forward(void *context) {
   const bppsa_bench_contestant *who = context;
+  const bppsa_spans spans = bppsa_bench_spans(who->session, false);
   return who->rival != NULL ? bppsa_cudnn_forward(who->rival, &who->session->view_x)
-                            : bppsa_recurrent_forward_layers(who->model, &who->session->view_x, NULL);
+                            : bppsa_recurrent_forward_spans(who->model, &who->session->view_x, NULL, &spans);
 }
 
 static bppsa_status queue_backward(void *context) {

@@ -242,6 +242,11 @@ static bppsa_status check_time(const bppsa_bench_session *s) {
                                                                      : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "--time-limit was over");
 }
 
+/* Refuses rivals where samples begin anew: no rival takes a mask. */
+static bppsa_status check_resets(const bppsa_bench_session *s) {
+  return s->mask == NULL ? BPPSA_OK : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "does not take resets");
+}
+
 /* Refuses graphs of too many nodes: one of a hundred thousand takes seconds to make, four times at a point. */
 static bppsa_status check_nodes(const bppsa_bench_session *s, const bppsa_cudnn_network *rival) {
   const int64_t launches = bppsa_cudnn_launches(rival);
@@ -274,7 +279,8 @@ static bppsa_status add_rival(bppsa_bench_session *s, bppsa_cudnn_algorithm algo
   take_costs(s, first, BPPSA_BENCH_FORWARD);
   take_costs(s, first + 1, BPPSA_BENCH_BP);
   const bppsa_rival_outlook known = outlook_of(s, first, first + 2);
-  bppsa_status status = check_time(s);
+  bppsa_status status = check_resets(s);
+  status = status == BPPSA_OK ? check_time(s) : status;
   status = status == BPPSA_OK ? check_outlook(s, first, &known) : status;
   if (status == BPPSA_OK) {
     status = bppsa_cudnn_create(&s->point.config, s->point.kind->cell, algorithm, s->device, &made.rival);
@@ -382,7 +388,7 @@ static bppsa_status add_guest(bppsa_bench_session *s, int method, bool refused) 
   take_costs(s, first, BPPSA_BENCH_FORWARD);
   take_costs(s, first + 1, BPPSA_BENCH_BP);
   const bppsa_rival_outlook known = outlook_of(s, first, -1);
-  refused = refused || check_time(s) != BPPSA_OK || check_outlook(s, first, &known) != BPPSA_OK;
+  refused = refused || check_resets(s) != BPPSA_OK || check_time(s) != BPPSA_OK || check_outlook(s, first, &known) != BPPSA_OK;
   BPPSA_TRY(refused ? BPPSA_OK : bppsa_bench_enter_contestant(add(s, made), verify_guest, &entered));
   if (!entered) {
     s->count -= !refused;

@@ -46,8 +46,9 @@ static void collect(const json_t *rows, int64_t batch, const char *init, const c
   for (size_t i = 0; i < json_array_size(rows) && s->count < MOST_POINTS; ++i) {
     const json_t *row = json_array_get(rows, i);
     if (is_text(row, "init", init) && is_text(row, "phase", phase) && is_text(row, "method", method) &&
-        json_is_number(json_object_get(row, "median_s")) && !json_is_true(json_object_get(row, "noisy")) &&
-        number(row, "batch") == (double)batch && number(row, "seq_len") >= LEAST_T) {
+        json_is_number(json_object_get(row, "median_s")) && json_number_value(json_object_get(row, "reset_rate")) == 0 &&
+        !json_is_true(json_object_get(row, "noisy")) && number(row, "batch") == (double)batch &&
+        number(row, "seq_len") >= LEAST_T) {
       s->length[s->count] = log2(number(row, "seq_len"));
       s->seconds[s->count] = log2(number(row, "median_s"));
       s->memory[s->count] = log2(number(row, "memory_bytes"));

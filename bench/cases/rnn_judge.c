@@ -64,7 +64,8 @@ bppsa_status bppsa_bench_judge_pass(bppsa_bench_session *s, bppsa_bench_contesta
 
 bppsa_status bppsa_bench_judge_logits(bppsa_bench_session *s, bppsa_model *model, bppsa_bench_row *row) {
   bppsa_view logits;
-  BPPSA_TRY(model->ops->forward(model, &s->view_x, NULL, &logits));
+  const bppsa_spans spans = bppsa_bench_spans(s, false);
+  BPPSA_TRY(bppsa_model_forward(model, &s->view_x, NULL, &spans, &logits));
   void *copy = bppsa_alloc(bppsa_view_bytes(&logits));
   if (copy == NULL) {
     return BPPSA_ERR_MEMORY;

@@ -24,6 +24,10 @@ bppsa_view bppsa_bench_x_view(const bppsa_bench_session *s) {
   return bppsa_view_make(s->x, c->dtype, 3, (int64_t[]){c->seq_len, c->batch, c->input});
 }
 
+bppsa_spans bppsa_bench_spans(const bppsa_bench_session *s, bool host) {
+  return (bppsa_spans){.resets = s->mask != NULL ? &s->resets[host] : NULL};
+}
+
 bppsa_view bppsa_bench_seed_view(const bppsa_bench_session *s) {
   const bppsa_recurrent_config *c = &s->point.config;
   const int64_t all[] = {c->seq_len, c->batch, c->hidden};
@@ -59,7 +63,25 @@ static bppsa_status reserve(bppsa_dtype dtype, int32_t ndim, const int64_t *shap
   return *array == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
 }
 
+/* Draws where the samples begin anew. */
+static bppsa_status draw_resets(bppsa_bench_session *s) {
+  const bppsa_recurrent_config *c = &s->point.config;
+  if (!c->resets) {
+    return BPPSA_OK;
+  }
+  s->mask = bppsa_calloc(c->seq_len, (size_t)c->batch);
+  if (s->mask == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i < c->seq_len * c->batch; ++i) {
+    s->mask[i] = bppsa_random_double(s->point.seed, SEED_STREAM + 2, (uint64_t)i) < s->point.reset_rate;
+  }
+  s->resets[0] = s->resets[1] = bppsa_view_make(s->mask, BPPSA_U8, 2, (int64_t[]){c->seq_len, c->batch});
+  return BPPSA_OK;
+}
+
 bppsa_status bppsa_bench_make_inputs(bppsa_bench_session *s) {
+  BPPSA_TRY(draw_resets(s));
   const bppsa_recurrent_config *c = &s->point.config;
   BPPSA_TRY(open_data(s));
   const bppsa_view shape = bppsa_bench_seed_view(s), x_shape = bppsa_bench_x_view(s);
@@ -110,6 +132,7 @@ static bppsa_status place_inputs(bppsa_bench_session *s) {
   if (!s->bench->gpu) {
     return BPPSA_OK;
   }
+  BPPSA_TRY(s->mask != NULL ? move(s, &s->resets[1], &s->device_mask, &s->resets[0]) : BPPSA_OK);
   BPPSA_TRY(move(s, &x, &s->device_x, &s->view_x));
   return move(s, &seed, &s->device_seed, &s->view_seed);
 }
@@ -229,7 +252,8 @@ void bppsa_bench_leave_point(bppsa_bench *bench) {
   bppsa_cold_destroy(&s->cold);
   bppsa_memory_free(s->device, s->device_x);
   bppsa_memory_free(s->device, s->device_seed);
-  void *const blocks[] = {s->indices, s->x, s->seed, s->gradients, s->logits, s->hidden, s->input_gradient, s->dx};
+  bppsa_memory_free(s->device, s->device_mask);
+  void *const blocks[] = {s->indices, s->x, s->seed, s->gradients, s->logits, s->hidden, s->input_gradient, s->dx, s->mask};
   for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; ++i) {
     bppsa_free(blocks[i]);
   }

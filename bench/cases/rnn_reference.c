@@ -41,14 +41,15 @@ static bppsa_status run_reference(bppsa_bench_session *s, bppsa_model *model, co
     }
   }
   bppsa_view logits;
-  BPPSA_TRY(model->ops->forward(model, x, NULL, &logits));
+  const bppsa_spans spans = bppsa_bench_spans(s, true);
+  BPPSA_TRY(bppsa_model_forward(model, x, NULL, &spans, &logits));
   s->gradients = bppsa_calloc(total, sizeof *s->gradients);
   s->logits = bppsa_calloc(bppsa_view_count(&logits), sizeof *s->logits);
   if (s->gradients == NULL || s->logits == NULL) {
     return BPPSA_ERR_MEMORY;
   }
   memcpy(s->logits, logits.data, bppsa_view_bytes(&logits));
-  BPPSA_TRY(bppsa_recurrent_forward_layers(model, x, NULL));
+  BPPSA_TRY(bppsa_recurrent_forward_spans(model, x, NULL, &spans));
   BPPSA_TRY(bppsa_recurrent_backward_layers(model, seed));
   double *next = s->gradients;
   for (int64_t p = 0; p < model->parameter_count - s->point.kind->family->head_parameters; ++p) {
@@ -99,7 +100,8 @@ static bppsa_status count_hidden_of(bppsa_bench_session *s, bppsa_model *model) 
   const bppsa_view x = bppsa_bench_x_view(s), seed = bppsa_bench_seed_view(s);
   bppsa_bench_count count = {0};
   bppsa_view gradients;
-  BPPSA_TRY(bppsa_recurrent_forward_layers(model, &x, NULL));
+  const bppsa_spans spans = bppsa_bench_spans(s, true);
+  BPPSA_TRY(bppsa_recurrent_forward_spans(model, &x, NULL, &spans));
   BPPSA_TRY(bppsa_recurrent_hidden_gradients(model, &seed, &gradients));
   const int64_t states = gradients.shape[0] * gradients.shape[1], hidden = s->point.config.hidden;
   for (int64_t i = 0; i < states; ++i) { /* of a pair (h, c) only h counts, because the last gradient of c is 0 */

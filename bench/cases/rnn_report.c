@@ -58,6 +58,7 @@ bool bppsa_bench_put_point(json_t *object, const bppsa_bench_session *s) {
   if (s->point.kind->cell->relu) {
     ok = ok && bppsa_json_put_text(object, "nonlinearity", bppsa_nonlinearity_name(c->nonlinearity));
   }
+  ok = ok && (s->bench->asked->reset_rate == 0 || bppsa_json_put_real(object, "reset_rate", s->point.reset_rate));
   ok = ok && (s->cold.cache == 0 || (bppsa_json_put_integer(object, "cold_bytes", s->cold.bytes) &&
                                      bppsa_json_put_integer(object, "cold_copies", s->cold.copies)));
   return ok && bppsa_json_put_text(object, "loss_on", bppsa_objective_loss(NULL, c->loss_all));
@@ -283,12 +284,26 @@ static bppsa_status show_reference(const bppsa_bench *bench, const bppsa_bench_r
                                 : bppsa_output_print(&bench->request->to, "reference: computed: %s\n", result->reference_reason);
 }
 
+enum { RATE_TEXT = 48 };
+
+/* Writes "  resets in front of 3 % of the steps", of a run with --reset-rate. Returns text. */
+static const char *rate_text(const bppsa_bench_session *s, char *text, size_t size) {
+  text[0] = '\0';
+  if (s->point.reset_rate > 0) {
+    (void)bppsa_print(text, size, "  resets in front of %.3g %% of the steps", 100 * s->point.reset_rate);
+  } else if (s->bench->asked->reset_rate > 0) {
+    (void)snprintf(text, size, "  without resets");
+  }
+  return text;
+}
+
 bppsa_status bppsa_bench_print_above(bppsa_bench *bench) {
   bppsa_bench_session *s = bench->session;
   const bppsa_recurrent_config *c = &s->point.config;
   const int first_of_gpu = COLUMNS - 2 - GPU_COLUMNS, first_of_parallel = first_of_gpu - PARALLEL_COLUMNS;
   const bool backward = speculates(&s->result), parallel = backward || c->forward.kind != BPPSA_FORWARD_SEQUENTIAL;
   const int end_of_parallel = parallel ? first_of_gpu - (backward ? 0 : BACKWARD_COLUMNS) : first_of_parallel;
+  char rate[RATE_TEXT];
   int count = 0;
   for (int i = 0; i < COLUMNS; ++i) {
     const bool of_gpu = i >= first_of_gpu && i < first_of_gpu + GPU_COLUMNS;
@@ -300,8 +315,9 @@ bppsa_status bppsa_bench_print_above(bppsa_bench *bench) {
   s->columns[0].width = -(9 + name_width(&s->result));
   bench->columns = s->columns;
   BPPSA_TRY(bppsa_output_print(&bench->request->to,
-                               "\nT %" PRId64 "  B %" PRId64 "  H %" PRId64 "  I %" PRId64 "  layers %" PRId64 "  init %s\n",
-                               c->seq_len, c->batch, c->hidden, c->input, c->layers, bppsa_bench_weights_name(&s->point)));
+                               "\nT %" PRId64 "  B %" PRId64 "  H %" PRId64 "  I %" PRId64 "  layers %" PRId64 "  init %s%s\n",
+                               c->seq_len, c->batch, c->hidden, c->input, c->layers, bppsa_bench_weights_name(&s->point),
+                               rate_text(s, rate, sizeof rate)));
   BPPSA_TRY(s->references != NULL ? show_reference(bench, &s->result) : BPPSA_OK);
   return s->cold.cache > 0 ? show_cold(&bench->request->to, &s->cold) : BPPSA_OK;
 }
@@ -475,7 +491,7 @@ bppsa_status bppsa_bench_print_below(bppsa_bench *bench) {
 
 /* ---- rows of an earlier run ---- */
 
-/* Does a row belong to the point, with the same shape, layers and weights? */
+/* Does a row belong to the point, with the same shape, layers, weights and rate of resets? */
 static bool is_of_point(const json_t *row, const bppsa_bench_point *point) {
   const bppsa_recurrent_config *c = &point->config;
   const struct {
@@ -489,7 +505,8 @@ static bool is_of_point(const json_t *row, const bppsa_bench_point *point) {
     }
   }
   const char *init = json_string_value(json_object_get(row, "init"));
-  return init != NULL && strcmp(init, bppsa_bench_weights_name(point)) == 0;
+  const bool same_rate = json_number_value(json_object_get(row, "reset_rate")) == point->reset_rate;
+  return same_rate && init != NULL && strcmp(init, bppsa_bench_weights_name(point)) == 0;
 }
 
 bool bppsa_bench_count_kept(bppsa_bench *bench, const json_t *rows) {

@@ -34,6 +34,9 @@
       "            to the gradients there. perturbation: all that was dropped; the gradients equal those of BP for a dL/dh_t\n"  \
       "            that is changed by this part of its size. No pass of these rows is one that a pause made sequential.\n"       \
       "  redone    Products of a scan that lost their digits by cancellation, so that their steps were run one by one.\n"        \
+      "Beside --reset-rate P every point comes twice, without resets and with a mask drawn by --seed that begins a sample "      \
+      "anew\n"                                                                                                                   \
+      "in front of a step with the probability P. The reference computes the same mask; rivals take none, as their rows say.\n"  \
       "A time is marked * where gradients underflow: 1 % or more of the hidden states' gradients are zero or subnormal.\n"       \
       "The methods of --rivals take part in the rounds: bench/rivals/recurrent.py has PyTorch's and JAX's layers.\n"             \
       "linear and bp do the same: both run the recurrence by the cell's own backward pass.\n" BPPSA_BENCH_QUEUED_NOTE            \
@@ -137,12 +140,14 @@ static bool choose_of_sweep(int64_t place, const bppsa_bench_sweep *sweep, bppsa
 }
 
 bool bppsa_bench_choose_point(const bppsa_bench_settings *asked, int64_t index, bppsa_bench_point *point) {
-  const int64_t inits = asked->both_inits ? 2 : 1, place = index / inits;
+  const int64_t inits = asked->both_inits ? 2 : 1, rates = asked->reset_rate > 0 ? 2 : 1, place = index / inits / rates;
   const bool quick = asked->request.quick;
   *point = asked->point;
   if (asked->both_inits) {
-    point->init = index % inits == 0 ? BPPSA_INIT_DEFAULT : BPPSA_INIT_ORTHOGONAL;
+    point->init = index / rates % inits == 0 ? BPPSA_INIT_DEFAULT : BPPSA_INIT_ORTHOGONAL;
   }
+  point->config.resets = index % rates == 1;
+  point->reset_rate = point->config.resets ? asked->reset_rate : 0;
   return asked->one_point                      ? place == 0
          : sweep_of(asked->point.kind) == SETS ? choose_of_sets(place, quick, point)
                                                : choose_of_sweep(place, bppsa_bench_get_sweep(quick), point);

@@ -71,6 +71,14 @@ static void test_losses(void **state) {
       assert_true(fabs(get_real(json_object_get(packed, "final"), "validation_loss") - held) < 1e-12);
       json_decref(packed);
     }
+    if (k == 4) { /* ranks that share the rows of a batch */
+      json_t *packed =
+          run_json("train gru --data %s --loss %s --hidden 4 --batch 3 --validation 0.25 --dtype f64 --lengths L.npy "
+                   "--iterations 4 --lr 0.05 %s --pack 31 --ranks 2 --split batch --json",
+                   data, loss, way);
+      assert_true(fabs(get_real(json_object_get(packed, "final"), "validation_loss") - held) < 1e-12);
+      json_decref(packed);
+    }
     json_decref(by_lengths);
   }
 }

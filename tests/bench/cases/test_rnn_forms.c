@@ -37,6 +37,35 @@ static void input_gradient(void **state) {
   release(&result);
 }
 
+/* Beside --reset-rate a point comes without resets and with, and every method is right at both. */
+static void resets(void **state) {
+  (void)state;
+  static const char *const models[] = {"rnn", "gru", "lstm"};
+  for (size_t k = 0; k < 3; ++k) {
+    json_t *document = run_json("bench %s --json --input 2 --loss all --input-gradient --reset-rate 0.2 " SHAPE, models[k]);
+    const json_t *rows = json_object_get(document, "rows");
+    size_t with = 0, without = 0;
+    for (size_t i = 0; i < json_array_size(rows); ++i) {
+      const json_t *row = json_array_get(rows, i);
+      const double rate = get_real(row, "reset_rate");
+      assert_true(rate == 0 || rate == 0.2);
+      assert_true(json_is_true(json_object_get(row, "ok")) || json_object_get(row, "skipped") != NULL);
+      with += rate > 0 ? 1 : 0;
+      without += rate == 0 ? 1 : 0;
+    }
+    assert_true(with == without && with >= 6);
+    json_decref(document);
+  }
+  json_t *plain = run_json("bench gru --json " SHAPE);
+  assert_null(json_object_get(find_row(plain, "bp"), "reset_rate"));
+  json_decref(plain);
+  run_result result = run("bench gru --reset-rate 0.25 " SHAPE);
+  assert_int_equal(result.code, 0);
+  assert_non_null(strstr(result.out, "init default  without resets\n"));
+  assert_non_null(strstr(result.out, "init default  resets in front of 25 % of the steps\n"));
+  release(&result);
+}
+
 /* ---- a point by its settings ---- */
 
 static const bppsa_model_ops *real_ops;
@@ -137,11 +166,15 @@ static void wrong_requests(void **state) {
   assert_fails(2, "--cudnn-dtype: given beside --device cpu and --dtype f32, expected a GPU and f32",
                "bench gru --cudnn-dtype bf16 " SHAPE);
   assert_fails(2, "--cudnn-dtype: 'f16', expected bf16", "bench lstm --cudnn-dtype f16 " SHAPE);
+  assert_fails(2, "--reset-rate: '0', expected a probability above 0, at most 1", "bench rnn --reset-rate 0 " SHAPE);
+  assert_fails(2, "--reset-rate: given beside --references, whose file has no masks, expected one of them",
+               "bench rnn --reset-rate 0.1 --references none.safetensors " SHAPE);
   assert_fails(2, "--input-gradient", "bench crossover --input-gradient --quick");
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(input_gradient), cmocka_unit_test(wrong_input_gradient),
-                                     cmocka_unit_test(cold), cmocka_unit_test(wrong_requests)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(input_gradient), cmocka_unit_test(resets),
+                                     cmocka_unit_test(wrong_input_gradient), cmocka_unit_test(cold),
+                                     cmocka_unit_test(wrong_requests)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

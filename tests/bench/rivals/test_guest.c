@@ -418,6 +418,28 @@ static void two_points(void **state) {
   json_decref(document);
 }
 
+/* Where samples begin anew a rival's rows say that it takes no mask; at the next point it takes part again. */
+static void resets(void **state) {
+  (void)state;
+  set_mode("right");
+  json_t *document =
+      run_json("bench rnn --json --seq-len 9 --batch 1 --hidden 2 --repeats 1 --threads 1 --reset-rate 0.3 --rivals " SELF);
+  const json_t *rows = json_object_get(document, "rows");
+  int right = 0, refused = 0;
+  for (size_t i = 0; i < json_array_size(rows); ++i) {
+    const json_t *row = json_array_get(rows, i);
+    if (strcmp(get_text(row, "method"), "plain") == 0 && get_real(row, "reset_rate") > 0) {
+      assert_string_equal(get_text(row, "skipped"), "does not take resets");
+      ++refused;
+    } else if (strcmp(get_text(row, "method"), "plain") == 0) {
+      right += json_is_true(json_object_get(row, "ok"));
+    }
+  }
+  assert_int_equal(right, 4);
+  assert_int_equal(refused, 4);
+  json_decref(document);
+}
+
 /* Wrong gradients have no time, and the program exits 1. */
 static void wrong(void **state) {
   (void)state;
@@ -539,11 +561,19 @@ int main(int count, char **arguments) {
   if (count == 5 && strcmp(arguments[1], "--threads") == 0 && strcmp(arguments[3], "--device") == 0) {
     return be_guest();
   }
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(right),           cmocka_unit_test(forward_passes), cmocka_unit_test(steps),
-      cmocka_unit_test(two_points),      cmocka_unit_test(qualifying),     cmocka_unit_test(qualifying_forward),
-      cmocka_unit_test(wrong),           cmocka_unit_test(failures),       cmocka_unit_test(first_lines),
-      cmocka_unit_test(patience),        cmocka_unit_test(memory),         cmocka_unit_test(limit),
-      cmocka_unit_test(limit_of_a_point)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(right),
+                                     cmocka_unit_test(forward_passes),
+                                     cmocka_unit_test(steps),
+                                     cmocka_unit_test(two_points),
+                                     cmocka_unit_test(resets),
+                                     cmocka_unit_test(qualifying),
+                                     cmocka_unit_test(qualifying_forward),
+                                     cmocka_unit_test(wrong),
+                                     cmocka_unit_test(failures),
+                                     cmocka_unit_test(first_lines),
+                                     cmocka_unit_test(patience),
+                                     cmocka_unit_test(memory),
+                                     cmocka_unit_test(limit),
+                                     cmocka_unit_test(limit_of_a_point)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }
