@@ -426,10 +426,11 @@ typedef struct {
   bool forward, injected;
   void *g; /* backward: of the state in front of the step, [samples][S]; NULL: it is not wanted */
 } recurrent_reset_step;
-/* Copies the block's states in front of the step to n->resets.h and c, [2][samples][H], with 0 or the reset state for samples that
- * begin anew; backward also those behind it. */
+/* Forward: writes 0 or the reset state to the rows in front of the step of samples that begin anew, and keeps their own rows in
+ * n->resets.h and c. Backward: copies the block's states in front of the step and behind it to these, [2][samples][H], with 0 or
+ * the reset state for samples that begin anew. */
 void bppsa_resets_begin(const recurrent_network *n, const recurrent_reset_step *s);
-/* Forward: copies the states behind the step to the layer's. Backward: what is behind the step has no part in the gradients of
+/* Forward: gives the samples their own rows back. Backward: what is behind the step has no part in the gradients of
  * samples that begin anew, but in that of the reset state. */
 void bppsa_resets_end(const recurrent_network *n, const recurrent_reset_step *s);
 /* Rows [H] are the states h in front of the steps of a stretch, one for each sample that runs in each step: writes 0 or the reset

@@ -1,8 +1,9 @@
 /* Samples that begin anew within a batch (bppsa_spans.resets): checks, and what a CPU does. Internal.
  *
  * In front of a step that resets a sample its state is 0, or the reset state (reset_state.c). The arrays keep the states that the
- * steps have made, since these are outputs; so a step that resets some sample reads copies of the states in front of it, with that
- * state for the samples that begin anew. Backward such a sample's gradient in front of the step is u alone. A scan takes the
+ * steps have made, since these are outputs. Forward the rows of samples that begin anew hold that state while the step is computed,
+ * and get their own back. A backward pass, whose states may be the caller's, reads copies of the states in front of the step.
+ * Backward such a sample's gradient in front of the step is u alone. A scan takes the
  * Jacobians of such steps as 0.
  *
  * The masks are bytes [T][b] for each direction, in the order in which it walks, and of places (ragged.c). A cut between the steps
@@ -151,14 +152,34 @@ static void begin_rows(const recurrent_network *n, int64_t l, const uint8_t *mas
   }
 }
 
+/* Forward: puts the state from which samples begin anew in the place of their rows in front of the step, or back. */
+static void exchange_rows(const recurrent_network *n, const recurrent_reset_step *s, bool back) {
+  const int64_t hidden = n->config.hidden, row = s->row + n->batch - s->samples + s->first;
+  const recurrent_layer *layer = &n->layers[s->layer];
+  void *const arrays[] = {layer->h, layer->c}, *const kept[] = {n->resets.h, n->resets.c};
+  const uint8_t *mask = block_mask(n, s);
+  for (int half = 0; half < (n->cell->pair ? 2 : 1); ++half) {
+    void *rows = bppsa_recurrent_offset(n, arrays[half], row * hidden),
+         *own = bppsa_recurrent_offset(n, kept[half], s->first * hidden);
+    replace_rows(mask, s->count, bytes_of(n, hidden), back ? own : rows, back ? rows : own);
+    if (!back) {
+      begin_rows(n, s->layer, mask, s->count, half == 1, rows);
+    }
+  }
+}
+
 void bppsa_resets_begin(const recurrent_network *n, const recurrent_reset_step *s) {
   const int64_t hidden = n->config.hidden, row = s->row + n->batch - s->samples + s->first;
   const recurrent_layer *layer = &n->layers[s->layer];
   const void *const from[] = {layer->h, layer->c};
   void *const to[] = {n->resets.h, n->resets.c};
   const size_t bytes = bytes_of(n, hidden), state = bytes_of(n, bppsa_recurrent_state_size(n));
+  if (s->forward) {
+    exchange_rows(n, s, false);
+    return;
+  }
   for (int half = 0; half < (n->cell->pair ? 2 : 1); ++half) {
-    for (int64_t t = 0; t < (s->forward ? 1 : 2); ++t) {
+    for (int64_t t = 0; t < 2; ++t) {
       memcpy(bppsa_recurrent_offset(n, to[half], (t * s->samples + s->first) * hidden),
              bppsa_recurrent_offset(n, from[half], (row + t * s->samples) * hidden), (size_t)s->count * bytes);
     }
@@ -174,12 +195,8 @@ void bppsa_resets_begin(const recurrent_network *n, const recurrent_reset_step *
 }
 
 void bppsa_resets_end(const recurrent_network *n, const recurrent_reset_step *s) {
-  const int64_t hidden = n->config.hidden, row = s->row + n->batch + s->first;
-  const recurrent_layer *layer = &n->layers[s->layer];
-  void *const to[] = {layer->h, layer->c}, *const from[] = {n->resets.h, n->resets.c};
-  for (int half = 0; s->forward && half < (n->cell->pair ? 2 : 1); ++half) {
-    memcpy(bppsa_recurrent_offset(n, to[half], row * hidden),
-           bppsa_recurrent_offset(n, from[half], (s->samples + s->first) * hidden), bytes_of(n, s->count * hidden));
+  if (s->forward) {
+    exchange_rows(n, s, true);
   }
   if (s->g != NULL) {
     const size_t state = bytes_of(n, bppsa_recurrent_state_size(n)), at = (size_t)s->first * state;

@@ -115,7 +115,8 @@ static void sweep_window(const sweep_pass *p, const layers_window *w, int64_t fi
   call(p->function, &block);
 }
 
-/* Calls the cell's function for some steps of the window, in a block of samples. reset: it is one step that resets some of them. */
+/* Calls the cell's function for some steps of the window, in a block of samples. reset: the first of them resets some of the
+ * samples; there is no other one, and in a backward pass no other step. */
 static void sweep_piece(const sweep_pass *p, int64_t at, int64_t steps, bool reset, int64_t first, int64_t samples) {
   const recurrent_network *n = p->n;
   const int64_t rows = at * p->w->samples, deltas = n->cell->gates * n->config.hidden;
@@ -138,8 +139,8 @@ static void sweep_piece(const sweep_pass *p, int64_t at, int64_t steps, bool res
                                   .g = p->stops == LAYERS_BACKWARD && w.input ? w.g : NULL};
   if (reset) {
     bppsa_resets_begin(n, &s);
-    w.h = n->resets.h;
-    w.c = n->resets.c;
+    w.h = s.forward ? NULL : n->resets.h;
+    w.c = s.forward ? NULL : n->resets.c;
   }
   sweep_window(p, &w, first, samples);
   if (reset) {
@@ -147,24 +148,30 @@ static void sweep_piece(const sweep_pass *p, int64_t at, int64_t steps, bool res
   }
 }
 
-/* Goes through the window in the order of the pass. A step that resets samples of the block is computed by itself. */
-static void sweep_block(const sweep_pass *p, int64_t first, int64_t samples) {
+/* Goes through the window in time; a step that resets samples of the block begins a piece. */
+static void sweep_forward(const sweep_pass *p, int64_t first, int64_t samples) {
   const recurrent_network *n = p->n;
   const int64_t begin = n->config.part.first + p->w->first, steps = p->w->steps, place = n->batch - p->w->samples + first;
-  const bool forward = p->stops == LAYERS_FORWARD;
-  int64_t low = 0, high = steps; /* steps that are left */
-  while (low < high) {
-    const int64_t found = bppsa_resets_find(n, p->layer, begin + low, begin + high, place, samples, !forward) - begin;
-    const bool reset = found >= 0 && found == (forward ? low : high - 1);
-    int64_t at = low, end = high;
-    if (found >= 0 && forward) {
-      end = reset ? found + 1 : found;
-    } else if (found >= 0) {
-      at = reset ? found : found + 1;
-    }
+  int64_t next = bppsa_resets_find(n, p->layer, begin, begin + steps, place, samples, false) - begin;
+  for (int64_t at = 0; at < steps;) {
+    const bool reset = at == next;
+    next = reset ? bppsa_resets_find(n, p->layer, begin + at + 1, begin + steps, place, samples, false) - begin : next;
+    const int64_t end = next > at ? next : steps;
     sweep_piece(p, at, end - at, reset, first, samples);
-    low = forward ? end : low;
-    high = forward ? high : at;
+    at = end;
+  }
+}
+
+/* Goes through the window against time. A step that resets samples of the block is computed by itself. */
+static void sweep_backward(const sweep_pass *p, int64_t first, int64_t samples) {
+  const recurrent_network *n = p->n;
+  const int64_t begin = n->config.part.first + p->w->first, steps = p->w->steps, place = n->batch - p->w->samples + first;
+  for (int64_t end = steps; end > 0;) {
+    const int64_t found = bppsa_resets_find(n, p->layer, begin, begin + end, place, samples, true) - begin;
+    const bool reset = found >= 0 && found == end - 1;
+    const int64_t at = reset ? found : found >= 0 ? found + 1 : 0;
+    sweep_piece(p, at, end - at, reset, first, samples);
+    end = at;
   }
 }
 
@@ -177,7 +184,7 @@ static void sweep_units(const void *context, int32_t worker, int64_t first, int6
     if (p->stops == LAYERS_NO_STOP) {
       sweep_window(p, p->w, from, samples);
     } else {
-      sweep_block(p, from, samples);
+      (p->stops == LAYERS_FORWARD ? sweep_forward : sweep_backward)(p, from, samples);
     }
   }
 }
