@@ -299,13 +299,15 @@ static bppsa_status scale_cost(const contest *c, double bp_s, bppsa_network_conf
   const bppsa_forward_shape shape =
       bppsa_recurrent_forward_shape(&recurrent, cell, kind, kind == BPPSA_CPU ? 0 : BPPSA_FORWARD_MULTIPROCESSORS);
   bppsa_backward_plan plan;
+  bppsa_backward_method method = recurrent.speculation;
   BPPSA_TRY(bppsa_recurrent_plan_speculation(&recurrent, cell, kind, &plan));
+  BPPSA_TRY(bppsa_recurrent_find_fallback(&recurrent, cell, kind, &method));
   const bppsa_backward_expected expected = bppsa_backward_expect(&shape, &plan);
   bppsa_backward_cost cost = bppsa_backward_model(&shape, &plan);
   const double scale =
       c->best_s / bp_s / bppsa_backward_time(&cost, (double)c->walked.path / (double)c->walked.possible, c->walked.work);
   cost = (bppsa_backward_cost){scale * cost.fixed, scale * cost.path, scale * cost.work};
-  config->steps.speculation.cost = bppsa_backward_limit(&cost, &expected);
+  config->steps.speculation.cost = bppsa_backward_limit(&cost, &expected, method.scan_time);
   return BPPSA_OK;
 }
 

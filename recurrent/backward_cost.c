@@ -13,7 +13,8 @@
  * On a GPU a team of two warps has a chunk of a sample. A pass takes its path, in cycles of a step, and for mends a round in each
  * chunk besides. A step takes as long as the slower warp of its team. Where a multiprocessor has more than two teams, its
  * schedulers have two warps each, and a step takes at least the instructions of both. Where there are more teams than schedulers,
- * blocks take turns. Samples, chunks and gradients of weights cost nothing else.
+ * blocks take turns. Samples, chunks and gradients of weights cost nothing else. Where a scan computes what is given up, its five
+ * launches are behind every pass, also those that end at once.
  */
 #include <math.h>
 
@@ -40,11 +41,14 @@ static const struct gpu_cost {
 } gpu_costs[][2] = {{{20, 103, 95, 2600, 14}, {20, 213, 249, 2600, 16}},   /* the RNN, cells with gates */
                     {{32, 140, 130, 2600, 16}, {32, 305, 355, 2600, 18}}}; /* estimates: as much longer as BP's steps */
 static const double wide_step = 1.1, wide_fixed_s = 12.5e-6;
+/* A launch that begins early and ends at once (estimate: docs/gpu.md, "Launches of a step"). */
+static const double idle_launch_s = 1.1e-6;
 enum {
   GPU_WIDTHS = sizeof gpu_costs / sizeof gpu_costs[0],
-  SCHEDULERS = 4, /* of a multiprocessor */
-  CLUSTER = 8,    /* the most blocks of a sample, as in recurrent/gpu/speculate_back.cuh */
-  APART = 2       /* so many teams of a multiprocessor have a scheduler for each of their warps */
+  SCHEDULERS = 4,    /* of a multiprocessor */
+  SCAN_LAUNCHES = 5, /* walks from 0, products, carry, walk, sums */
+  CLUSTER = 8,       /* the most blocks of a sample, as in recurrent/gpu/speculate_back.cuh */
+  APART = 2          /* so many teams of a multiprocessor have a scheduler for each of their warps */
 };
 static const double gpu_clock = 1.98e9;
 
@@ -121,14 +125,19 @@ static bppsa_backward_cost model_of_gpu(const bppsa_forward_shape *s, const bpps
   const double step = cycles_of_step(s, p, &config, processors, turns);
   const double rounds = turns * c->round * (double)p->chunks / steps; /* of a step of a mend */
   const double planned = bppsa_backward_expect(s, p).path * steps;    /* steps without a round */
-  return (bppsa_backward_cost){.fixed = fmax(0, c->fixed_us * 1e-6 / bp - planned * rounds * cycle),
-                               .path = steps * (step + rounds) * cycle};
+  const double fixed = c->fixed_us * 1e-6 + (p->scan_chunks > 1 ? SCAN_LAUNCHES * idle_launch_s : 0);
+  return (bppsa_backward_cost){.fixed = fmax(0, fixed / bp - planned * rounds * cycle), .path = steps * (step + rounds) * cycle};
 }
 
 bppsa_backward_cost bppsa_backward_model(const bppsa_forward_shape *shape, const bppsa_backward_plan *plan) {
   return !plan->speculative           ? (bppsa_backward_cost){.work = 1}
          : shape->device == BPPSA_CPU ? model_of_cpu(shape, plan)
                                       : model_of_gpu(shape, plan);
+}
+
+bppsa_backward_scanned bppsa_backward_scan_of(int64_t seq_len, int64_t scan_chunks, int64_t state) {
+  const int64_t length = (seq_len + scan_chunks - 1) / scan_chunks, in_products = seq_len - seq_len / scan_chunks;
+  return (bppsa_backward_scanned){2 * length + scan_chunks - 2, seq_len + in_products * (state + 1)};
 }
 
 double bppsa_backward_time(const bppsa_backward_cost *cost, double path, double work) {
@@ -140,8 +149,9 @@ static double share(double cost, double longest) {
   return round(1000 * cost / longest) / 1000;
 }
 
-bppsa_backward_cost bppsa_backward_limit(const bppsa_backward_cost *cost, const bppsa_backward_expected *expected) {
+bppsa_backward_cost bppsa_backward_limit(const bppsa_backward_cost *cost, const bppsa_backward_expected *expected, double other) {
   const double time = bppsa_backward_time(cost, expected->path, expected->work);
-  const double longest = BPPSA_BACKWARD_WORTH * time < 1 ? 1 : fmax(1, patience * time); /* auto takes what is worth it */
+  const double longest =
+      BPPSA_BACKWARD_WORTH * time < other ? other : fmax(other, patience * time); /* auto takes what is worth it */
   return (bppsa_backward_cost){share(cost->fixed, longest), share(cost->path, longest), share(cost->work, longest)};
 }

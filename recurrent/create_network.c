@@ -312,7 +312,10 @@ static bppsa_status reserve_all(recurrent_network *n, const bppsa_device *device
   const bppsa_forward_shape shape = shape_on(n, device);
   BPPSA_TRY(bppsa_forward_plan_make(&n->config.forward, &shape, &n->forward.plan));
   if (n->config.method.backward == BPPSA_BACKWARD_SPECULATIVE) {
-    BPPSA_TRY(bppsa_backward_plan_make(&n->config.speculation, &shape, &n->back.plan));
+    bppsa_backward_method method = n->config.speculation;
+    method.scan_chunks = n->back.scans ? method.scan_chunks : 1;
+    BPPSA_TRY(bppsa_recurrent_find_fallback(&n->config, n->cell, shape.device, &method));
+    BPPSA_TRY(bppsa_backward_plan_make(&method, &shape, &n->back.plan));
     if (n->config.part.seq_len > 0 && shape.device != BPPSA_CPU) {
       return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
                         "a speculative backward pass of a part of a sequence on a GPU, expected bp, scan or auto, or a CPU");

@@ -64,10 +64,11 @@ static bool is_open(const bppsa_backward_cost *c) {
   return c->fixed == 0 && c->path == 0 && c->work == 0;
 }
 
-static bppsa_backward_cost limit_of_model(const bppsa_forward_shape *shape, const bppsa_backward_plan *plan) {
+/* time: of what computes passes in their place, over BP's. */
+static bppsa_backward_cost limit_of_model(const bppsa_forward_shape *shape, const bppsa_backward_plan *plan, double time) {
   const bppsa_backward_cost cost = bppsa_backward_model(shape, plan);
   const bppsa_backward_expected expected = bppsa_backward_expect(shape, plan);
-  return bppsa_backward_limit(&cost, &expected);
+  return bppsa_backward_limit(&cost, &expected, time);
 }
 
 /* Does a GPU, if the pass runs on one, have kernels that walk through the layer? */
@@ -81,13 +82,14 @@ bppsa_status bppsa_backward_plan_make(const bppsa_backward_method *method, const
                                       bppsa_backward_plan *plan) {
   BPPSA_REQUIRE(method != NULL && shape != NULL && plan != NULL);
   const bppsa_backward_cost *cost = &method->cost;
-  if (method->chunks < 0 || method->warm_up < -1 || isnan(method->tolerance) || isinf(method->tolerance) ||
-      !(cost->fixed >= 0 && cost->path >= 0 && cost->work >= 0)) {
+  if (method->chunks < 0 || method->warm_up < -1 || method->scan_chunks < 0 || !(method->scan_time >= 0) ||
+      isnan(method->tolerance) || isinf(method->tolerance) || !(cost->fixed >= 0 && cost->path >= 0 && cost->work >= 0)) {
     return bppsa_fail(
         BPPSA_ERR_ARGUMENT,
-        "backward pass: %lld chunks, a warm-up of %lld steps, tolerance %g, cost %g, %g and %g, expected numbers of "
-        "0 or more",
-        (long long)method->chunks, (long long)method->warm_up, method->tolerance, cost->fixed, cost->path, cost->work);
+        "backward pass: %lld chunks, a warm-up of %lld steps, tolerance %g, a scan of %lld chunks in its place, of time %g, cost "
+        "%g, %g and %g, expected numbers of 0 or more",
+        (long long)method->chunks, (long long)method->warm_up, method->tolerance, (long long)method->scan_chunks,
+        method->scan_time, cost->fixed, cost->path, cost->work);
   }
   if (!has_kernels(shape)) {
     const bool small = shape->most_hidden > 0 && shape->hidden > shape->most_hidden;
@@ -107,7 +109,9 @@ bppsa_status bppsa_backward_plan_make(const bppsa_backward_method *method, const
   p.chunks = method->chunks > 0 ? least(method->chunks, shape->seq_len) : chunks_for(shape, p.warm_up);
   p.rounds = p.chunks / 2;
   p.adapts = method->adapts && method->warm_up < 0;
-  p.cost = is_open(cost) ? limit_of_model(shape, &p) : *cost;
+  const bool scans = shape->device != BPPSA_CPU && shape->hidden <= BPPSA_SCAN_FUSED_DIM;
+  p.scan_chunks = scans && method->scan_chunks > 1 ? least(method->scan_chunks, shape->seq_len) : 1;
+  p.cost = is_open(cost) ? limit_of_model(shape, &p, p.scan_chunks > 1 && method->scan_time > 0 ? method->scan_time : 1) : *cost;
   *plan = p.chunks < 2 || p.accept == 0 ? (bppsa_backward_plan){.chunks = 1} : p;
   return BPPSA_OK;
 }
@@ -134,7 +138,11 @@ const char *bppsa_backward_stats_text(const bppsa_backward_stats *stats, char *t
                     "%.0f dependent steps of %.0f a pass, %.2f times the work, %" PRId64 " chunks mended in up to %" PRId64
                     " round%s, largest gap %.2g%s; equals BP for dL/dh_t changed by %.2g of its size",
                     (double)stats->path / passes, (double)stats->possible / passes, stats->work, stats->mended, stats->rounds,
-                    stats->rounds == 1 ? "" : "s", stats->gap, stats->given_up ? ", given up to BP" : "", stats->perturbation);
+                    stats->rounds == 1 ? "" : "s", stats->gap,
+                    !stats->given_up ? ""
+                    : stats->scanned ? ", given up to the scan"
+                                     : ", given up to BP",
+                    stats->perturbation);
   return text;
 }
 
@@ -142,6 +150,7 @@ json_t *bppsa_backward_stats_json(const bppsa_backward_stats *stats) {
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_bool(object, "speculated", stats->speculated);
   ok = ok && bppsa_json_put_bool(object, "given_up", stats->given_up);
+  ok = ok && bppsa_json_put_bool(object, "scanned", stats->scanned);
   ok = ok && bppsa_json_put_integer(object, "passes", stats->passes);
   ok = ok && bppsa_json_put_integer(object, "path", stats->path);
   ok = ok && bppsa_json_put_integer(object, "possible", stats->possible);
@@ -156,10 +165,10 @@ const char *bppsa_backward_numbers_text(const double *numbers, char *text, size_
   const bppsa_backward_stats b = bppsa_backward_stats_from(numbers);
   char work[BPPSA_NUMBER_TEXT], gap[BPPSA_NUMBER_TEXT], perturbation[BPPSA_NUMBER_TEXT];
   snprintf(text, size,
-           "{\"speculated\":%s,\"given_up\":%s,\"passes\":%" PRId64 ",\"path\":%" PRId64 ",\"possible\":%" PRId64
+           "{\"speculated\":%s,\"given_up\":%s,\"scanned\":%s,\"passes\":%" PRId64 ",\"path\":%" PRId64 ",\"possible\":%" PRId64
            ",\"work\":%s,\"rounds\":%" PRId64 ",\"mended\":%" PRId64 ",\"gap\":%s,\"perturbation\":%s}",
-           b.speculated ? "true" : "false", b.given_up ? "true" : "false", b.passes, b.path, b.possible,
-           bppsa_print_number(b.work, work), b.rounds, b.mended, bppsa_print_number(b.gap, gap),
+           b.speculated ? "true" : "false", b.given_up ? "true" : "false", b.scanned ? "true" : "false", b.passes, b.path,
+           b.possible, bppsa_print_number(b.work, work), b.rounds, b.mended, bppsa_print_number(b.gap, gap),
            bppsa_print_number(b.perturbation, perturbation));
   return b.passes > 0 ? text : NULL;
 }
@@ -168,6 +177,7 @@ void bppsa_backward_stats_add(bppsa_backward_stats *sum, const bppsa_backward_st
   const double before = (double)sum->passes, added = (double)pass->passes;
   sum->speculated = sum->speculated || pass->speculated;
   sum->given_up = sum->given_up || pass->given_up;
+  sum->scanned = sum->scanned || pass->scanned;
   sum->work = before + added > 0 ? (before * sum->work + added * pass->work) / (before + added) : 0;
   sum->passes += pass->passes;
   sum->path += pass->path;

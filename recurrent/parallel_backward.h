@@ -30,7 +30,9 @@
  * Gradients of x and of h0 are right to this absolute precision only: where the loss reaches the last step alone, gradients far in
  * front of it that are smaller than the precision may be 0. A pass in which a number is not finite, and one that is not expected to
  * gain anything, is computed by BP; on a GPU that is decided for each sample and layer. A network whose passes gain nothing pauses
- * them, as in the forward pass. With tolerance 0 every pass is BP. Bits depend on the plan, not on the number of threads.
+ * them, as in the forward pass. On a GPU a chunked scan computes these passes, samples and layers, where it is expected to be
+ * faster than BP: then its kernels are behind every pass, and end at once where the pass did not need them. With tolerance 0 every
+ * pass is BP. Bits depend on the plan, not on the number of threads.
  */
 #ifndef BPPSA_RECURRENT_PARALLEL_BACKWARD_H
 #define BPPSA_RECURRENT_PARALLEL_BACKWARD_H
@@ -50,8 +52,12 @@ typedef struct {
 
 /* The numbers of a speculative pass that a caller may set. */
 typedef struct {
-  int64_t chunks;   /* C; 0: open */
-  int64_t warm_up;  /* W; -1: open */
+  int64_t chunks;  /* C; 0: open */
+  int64_t warm_up; /* W; -1: open */
+  /* What computes a pass that is paused or given up on a GPU, for H <= 32: a scan of so many chunks; 1: BP; 0: open, that is BP
+   * for a plan, and for a network what bppsa_recurrent_find_fallback says. */
+  int64_t scan_chunks;
+  double scan_time; /* its time over BP's; 0: as BP */
   double tolerance; /* the largest accepted difference over s; negative: open; 0: BP */
   /* Gradients of x and h0 must be as exact as BP's at every step: BP computes the passes whose loss does not reach every step. */
   bool exact_inputs;
@@ -66,9 +72,10 @@ typedef struct {
   int64_t chunks, warm_up, rounds; /* C, W, and rounds of mending all chunks at once */
   double accept, stop;             /* relative to s */
   bool adapts;                     /* W changes with what passes show (bppsa_backward_next_warm_up) */
-  /* In thousandths. A pass for which it is more than 1 fails: it takes longer than BP and, if it was asked for although `auto`
-   * would not take it, than 1.25 times a pass that mends nothing. From the cost model, which is the same on every machine, or
-   * measured. */
+  int64_t scan_chunks;             /* those of the scan in the place of a pass that is paused or given up; 1: BP */
+  /* In thousandths. A pass for which it is more than 1 fails: it takes longer than BP, or than the scan in its place, and, if it
+   * was asked for although `auto` would not take it, than 1.25 times a pass that mends nothing. From the cost model, which is the
+   * same on every machine, or measured. */
   bppsa_backward_cost cost;
 } bppsa_backward_plan;
 
@@ -80,11 +87,12 @@ bppsa_status bppsa_backward_plan_make(const bppsa_backward_method *method, const
 /* What a pass did, over all layers. */
 typedef struct {
   bool speculated;     /* false: the pass was BP, as planned or during a pause */
-  bool given_up;       /* a layer was computed by BP in the end */
+  bool given_up;       /* a layer was computed by BP, or by the plan's scan, in the end */
+  bool scanned;        /* it was the scan */
   int64_t passes;      /* 1 for a single pass; 0 before the first */
-  int64_t path;        /* dependent steps of the slowest sample */
+  int64_t path;        /* dependent steps of the slowest sample; of a scan its products and steps in a row */
   int64_t possible;    /* those of BP: T for each layer */
-  double work;         /* steps computed over those of BP */
+  double work;         /* steps computed over those of BP; a scan's product of H rows is H of them */
   int64_t rounds;      /* in which a chunk was mended; of several layers the most */
   int64_t mended;      /* walks of differences through a chunk */
   double gap;          /* the largest |d|_inf / s of a difference that was not walked on */
@@ -105,8 +113,14 @@ double bppsa_backward_time(const bppsa_backward_cost *cost, double path, double 
 /* `auto` takes speculative BP where its predicted time, so many times as long, is still the shortest: the model is off by a tenth
  * in the median. */
 #define BPPSA_BACKWARD_WORTH 1.15
-/* The plan's cost from one in units of BP's time. */
-bppsa_backward_cost bppsa_backward_limit(const bppsa_backward_cost *cost, const bppsa_backward_expected *expected);
+/* The plan's cost from one in units of BP's time. other: the time of what computes passes in their place, in the same units. */
+bppsa_backward_cost bppsa_backward_limit(const bppsa_backward_cost *cost, const bppsa_backward_expected *expected, double other);
+/* What a scan of P chunks does with a sample of T steps, S numbers of a state: dependent steps, and steps of BP that are as much
+ * work. Numbers of path and work of a pass that is given up to it have these. */
+typedef struct {
+  int64_t path, steps;
+} bppsa_backward_scanned;
+bppsa_backward_scanned bppsa_backward_scan_of(int64_t seq_len, int64_t scan_chunks, int64_t state);
 
 /* Did the pass fail? It was given up, its path is nine tenths of BP's or more, or it took too long by the plan's cost. One that did
  * not speculate did not fail. */
@@ -134,21 +148,23 @@ int64_t bppsa_backward_next_warm_up(const bppsa_backward_plan *plan, int64_t seq
 #define BPPSA_BACKWARD_TEXT 256 /* enough bytes for any of these texts */
 
 /* "speculative, 16 chunks, warm-up 40, 8 rounds, tolerance 2.4e-07", or "bp": what two runs with the same bits have in common.
- * Where the cost is known, ", 0.021 + 0.113 path + 0.552 work up to 1" follows. Returns text. */
+ * Where a scan computes what is given up, ", or scan, 45 chunks" follows; and where the cost is known, ", 0.021 + 0.113 path +
+ * 0.552 work up to 1". Returns text. */
 const char *bppsa_backward_plan_text(const bppsa_backward_plan *plan, char *text, size_t size);
-/* Takes chunks, warm-up, tolerance and cost that the method leaves open from such a text; from one of BP, and "", nothing.
+/* Takes chunks, warm-up, tolerance, scan and cost that the method leaves open from such a text; from one of BP, and "", nothing.
  * ERR_FORMAT: *method is unchanged. */
 bppsa_status bppsa_backward_plan_read(const char *text, bppsa_backward_method *method);
 /* "117 dependent steps of 1000 a pass, 1.48 times the work, 2 chunks mended in up to 1 round, largest gap 2.3e-07; equals BP for
- * dL/dh_t changed by 1.2e-09 of its size"; where a pass was given up, ", given up to BP" stands behind the gap. Returns text. */
+ * dL/dh_t changed by 1.2e-09 of its size"; where a pass was given up, ", given up to BP" or "the scan" stands behind the gap.
+ * Returns text. */
 const char *bppsa_backward_stats_text(const bppsa_backward_stats *stats, char *text, size_t size);
 
-/* {"kind"}, and of a speculative plan "chunks", "warm_up", "adapts", "rounds", "accept", "stop", "cost": {"fixed", "path", "work"}.
- * NULL when out of memory. */
+/* {"kind"}, and of a speculative plan "chunks", "warm_up", "adapts", "rounds", "scan_chunks", "accept", "stop", "cost": {"fixed",
+ * "path", "work"}. NULL when out of memory. */
 struct json_t; /* jansson's */
 struct json_t *bppsa_backward_plan_json(const bppsa_backward_plan *plan);
-/* {"speculated", "given_up", "passes", "path", "possible", "work", "rounds", "mended", "gap", "perturbation"}. NULL when out of
- * memory. */
+/* {"speculated", "given_up", "scanned", "passes", "path", "possible", "work", "rounds", "mended", "gap", "perturbation"}. NULL when
+ * out of memory. */
 struct json_t *bppsa_backward_stats_json(const bppsa_backward_stats *stats);
 /* The second of the numbers of an account, in one line with all digits (BPPSA_ACCOUNT_TEXT). Returns text; NULL: they are of no
  * pass. */
@@ -181,7 +197,7 @@ bppsa_status bppsa_backward_state_set(bppsa_model *model, const bppsa_backward_s
  * All zero before the first group. The first BPPSA_BACKWARD_SUMS are to be added up, of all others the largest counts. */
 typedef struct {
   double samples, steps, mended;
-  double speculated, given_up, path, possible, rounds, gap, perturbation, warm_up, left; /* left: of the pause */
+  double speculated, given_up, scanned, path, possible, rounds, gap, perturbation, warm_up, left; /* left: of the pause */
 } bppsa_backward_groups;
 enum { BPPSA_BACKWARD_SUMS = 3 };
 

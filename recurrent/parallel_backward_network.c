@@ -60,7 +60,7 @@ enum {
   WORK,
   ROUNDS,
   MENDED,
-  GIVEN_UP,
+  GIVEN_UP, /* 1; 2: to the scan */
   GAP,
   PERTURBATION,
   NUMBERS
@@ -69,6 +69,7 @@ enum {
 bppsa_backward_stats bppsa_backward_stats_from(const double *n) {
   return (bppsa_backward_stats){.speculated = n[SPECULATED] > 0,
                                 .given_up = n[GIVEN_UP] > 0,
+                                .scanned = n[GIVEN_UP] > 1,
                                 .passes = (int64_t)n[PASSES],
                                 .path = (int64_t)n[PATH],
                                 .possible = (int64_t)n[POSSIBLE],
@@ -80,9 +81,16 @@ bppsa_backward_stats bppsa_backward_stats_from(const double *n) {
 }
 
 static void write_stats(const bppsa_backward_stats *b, double *n) {
-  const double all[] = {
-      (double)b->speculated, (double)b->passes,   (double)b->path, (double)b->possible, b->work, (double)b->rounds,
-      (double)b->mended,     (double)b->given_up, b->gap,          b->perturbation};
+  const double all[] = {(double)b->speculated,
+                        (double)b->passes,
+                        (double)b->path,
+                        (double)b->possible,
+                        b->work,
+                        (double)b->rounds,
+                        (double)b->mended,
+                        (double)(b->given_up + b->scanned),
+                        b->gap,
+                        b->perturbation};
   memcpy(n + SPECULATED, all, sizeof all);
 }
 
@@ -143,6 +151,7 @@ bppsa_status bppsa_backward_groups_add(bppsa_model *model, int64_t samples, bpps
   groups->mended += (double)one.mended;
   groups->speculated = fmax(groups->speculated, one.speculated);
   groups->given_up = fmax(groups->given_up, one.given_up);
+  groups->scanned = fmax(groups->scanned, one.scanned);
   groups->path = fmax(groups->path, (double)one.path);
   groups->possible = fmax(groups->possible, (double)one.possible);
   groups->rounds = fmax(groups->rounds, (double)one.rounds);
@@ -160,6 +169,7 @@ bppsa_status bppsa_backward_groups_set(bppsa_model *model, const bppsa_backward_
   BPPSA_TRY(find_network(model, &n));
   n->back.stats = (bppsa_backward_stats){.speculated = groups->speculated > 0,
                                          .given_up = groups->given_up > 0,
+                                         .scanned = groups->scanned > 0,
                                          .passes = 1,
                                          .path = (int64_t)groups->path,
                                          .possible = (int64_t)groups->possible,

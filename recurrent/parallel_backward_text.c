@@ -12,6 +12,8 @@
 #define AT_FIRST " at first"      /* of a warm-up that adapts */
 #define PATH " path + "           /* behind the cost of a path, in front of that of the work */
 #define WORK " work up to 1"      /* behind it */
+#define SCAN ", or scan, "        /* in front of a scan's chunks */
+#define CHUNKS " chunks"          /* behind them */
 
 static bool is_known(const bppsa_backward_cost *c) {
   return c->fixed > 0 || c->path > 0 || c->work > 0;
@@ -29,7 +31,11 @@ const char *bppsa_backward_plan_text(const bppsa_backward_plan *plan, char *text
   } while (bppsa_read_real(tolerance, NULL) != plan->accept && ++digits <= 17);
   (void)bppsa_print(text, size, SPECULATIVE ", %" PRId64 " chunks, warm-up %" PRId64 "%s, %" PRId64 " rounds, tolerance %s",
                     plan->chunks, plan->warm_up, plan->adapts ? AT_FIRST : "", plan->rounds, tolerance);
-  const size_t used = strlen(text);
+  size_t used = strlen(text);
+  if (plan->scan_chunks > 1) {
+    (void)bppsa_print(text + used, size - used, SCAN "%" PRId64 CHUNKS, plan->scan_chunks);
+    used = strlen(text);
+  }
   if (is_known(&plan->cost)) {
     (void)bppsa_print(text + used, size - used, ", %.3f + %.3f" PATH "%.3f" WORK, plan->cost.fixed, plan->cost.path,
                       plan->cost.work);
@@ -53,6 +59,18 @@ static bool read_cost(const char *text, bppsa_backward_cost *cost) {
          *text == '\0' && cost->fixed + cost->path + cost->work <= 1e12;
 }
 
+/* Reads the chunks of a scan, where the text goes on with them, and goes on behind them. *chunks: 1 where it does not. */
+static bool read_scan(const char **text, int64_t *chunks) {
+  int length = -1;
+  *chunks = 1;
+  if (strncmp(*text, SCAN, strlen(SCAN)) != 0) {
+    return true;
+  }
+  (void)sscanf(*text + strlen(SCAN), "%" SCNd64 CHUNKS "%n", chunks, &length);
+  *text += length > 0 ? (int)strlen(SCAN) + length : 0;
+  return length > 0 && *chunks > 1;
+}
+
 /* Reads a speculative plan's text. */
 static bool read_speculative(const char *text, bppsa_backward_method *method) {
   int64_t chunks = 0, warm_up = -1;
@@ -65,9 +83,11 @@ static bool read_speculative(const char *text, bppsa_backward_method *method) {
   if (chunks < 2 || warm_up < 0 || more < 0) {
     return false;
   }
-  char *end = NULL;
-  const double tolerance = bppsa_read_real(rest + more, &end);
-  if (end == rest + more || !(tolerance >= 0) || isinf(tolerance) ||
+  char *behind = NULL;
+  const double tolerance = bppsa_read_real(rest + more, &behind);
+  const char *end = behind;
+  int64_t scan_chunks;
+  if (end == rest + more || !(tolerance >= 0) || isinf(tolerance) || !read_scan(&end, &scan_chunks) ||
       (*end != '\0' && (strncmp(end, ", ", 2) != 0 || !read_cost(end + 2, &cost)))) {
     return false;
   }
@@ -75,6 +95,7 @@ static bool read_speculative(const char *text, bppsa_backward_method *method) {
   method->warm_up = method->warm_up < 0 && !adapts ? warm_up : method->warm_up;
   method->adapts = method->adapts || adapts;
   method->tolerance = method->tolerance < 0 ? tolerance : method->tolerance;
+  method->scan_chunks = method->scan_chunks == 0 ? scan_chunks : method->scan_chunks;
   method->cost = is_known(&method->cost) ? method->cost : cost;
   return true;
 }
@@ -105,6 +126,7 @@ json_t *bppsa_backward_plan_json(const bppsa_backward_plan *plan) {
   ok = ok && bppsa_json_put_integer(object, "warm_up", plan->warm_up);
   ok = ok && bppsa_json_put_bool(object, "adapts", plan->adapts);
   ok = ok && bppsa_json_put_integer(object, "rounds", plan->rounds);
+  ok = ok && bppsa_json_put_integer(object, "scan_chunks", plan->scan_chunks);
   ok = ok && bppsa_json_put_real(object, "accept", plan->accept);
   ok = ok && bppsa_json_put_real(object, "stop", plan->stop);
   bool filled = cost != NULL && bppsa_json_put_real(cost, "fixed", plan->cost.fixed);

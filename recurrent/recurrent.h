@@ -122,11 +122,18 @@ bppsa_status bppsa_recurrent_count(const bppsa_recurrent_config *config, const b
 bppsa_status bppsa_recurrent_plan_speculation(const bppsa_recurrent_config *config, const bppsa_cell *cell,
                                               bppsa_device_kind device, bppsa_backward_plan *plan);
 
+/* Sets what *method leaves open of scan_chunks, for the network on a kind of device: on a GPU the chunked scan by the layer's own
+ * kernels that is expected to be the fastest and fits memory_limit, if it is 1.02 times as fast as BP; otherwise 1, BP. Sets
+ * scan_time, too. Errors of the plans. */
+bppsa_status bppsa_recurrent_find_fallback(const bppsa_recurrent_config *config, const bppsa_cell *cell, bppsa_device_kind device,
+                                           bppsa_backward_method *method);
+
 /* What AUTO chooses among. */
 typedef struct {
   bppsa_gradient_method method;
-  double seconds; /* predicted, over all layers; of SPECULATIVE: those of BP, times what bppsa_backward_model says */
-  int64_t held;   /* bytes of the products that a scan holds */
+  double seconds;  /* predicted, over all layers; of SPECULATIVE: those of BP, times what bppsa_backward_model says */
+  double fallback; /* of SPECULATIVE: the same of what computes passes in their place; otherwise seconds */
+  int64_t held;    /* bytes of the products that a scan holds */
 } bppsa_recurrent_candidate;
 /* Candidate `index`, from 0: BP (or linear, where a scan is asked for), the other scans in the order of bppsa_scan_candidate, and
  * at last SPECULATIVE. *found false: there are no more. Errors of the plans. */
@@ -136,8 +143,9 @@ bppsa_status bppsa_recurrent_find_candidate(const bppsa_recurrent_config *config
 
 /* Resolves AUTO in the backward pass (BP, speculative BP or a scan; with a factory a scan) or in the scan. *chosen has the
  * candidate with the least predicted time over all layers that fits memory_limit, the same for all layers; if none fits, BP or
- * linear. SPECULATIVE must be 1.15 times as fast as any other; it then has exact_inputs, so that gradients of x and h0 are as exact
- * as BP's at every step. A configuration without AUTO is returned unchanged. Errors of the plans. */
+ * linear. SPECULATIVE must be 1.15 times as fast as any other, and what computes passes in its place nearly as fast as the fastest
+ * of these, so that a network whose passes pause loses nothing; it then has exact_inputs, so that gradients of x and h0 are as
+ * exact as BP's at every step. A configuration without AUTO is returned unchanged. Errors of the plans. */
 bppsa_status bppsa_recurrent_choose(const bppsa_recurrent_config *config, const bppsa_cell *cell, bppsa_device_kind device,
                                     bppsa_recurrent_config *chosen);
 

@@ -128,6 +128,7 @@ typedef struct {
   bppsa_backward_plan plan;
   bppsa_backward_stats stats; /* of the latest pass */
   bppsa_backward_state state;
+  bool scans;      /* the backend can scan what a pass leaves to it, if there are kernels for the shape */
   int64_t warm_up; /* W of the present pass */
   bppsa_backward_need need;
   int64_t workers;          /* threads that walk at the same time */

@@ -56,7 +56,9 @@ static bppsa_status list_candidates(const bppsa_recurrent_config *config, bppsa_
 static bppsa_status make_speculation(const bppsa_recurrent_config *config, bppsa_backward_report *report) {
   const bppsa_forward_shape shape = bppsa_recurrent_forward_shape(
       config, report->kind->cell, report->device, report->device == BPPSA_CPU ? 0 : BPPSA_FORWARD_MULTIPROCESSORS);
-  BPPSA_TRY(bppsa_backward_plan_make(&config->speculation, &shape, &report->plan));
+  bppsa_backward_method method = config->speculation;
+  BPPSA_TRY(bppsa_recurrent_find_fallback(config, report->kind->cell, report->device, &method));
+  BPPSA_TRY(bppsa_backward_plan_make(&method, &shape, &report->plan));
   return count_bytes(config, report);
 }
 
@@ -249,6 +251,9 @@ void bppsa_backward_report_text(const bppsa_backward_report *report, bppsa_text 
                  "  accepted           differences of up to %.3g of the gradients' size; a walk stops at %.3g\n",
                  n.plan->chunks, n.longest, n.lanes, c->batch, n.plan->warm_up, n.path, n.possible, n.expected.work,
                  n.plan->rounds, n.plan->accept, n.plan->stop);
+ if (n.plan->scan_chunks > 1) {
+    bppsa_text_add(text, "  in its place       a scan of %" PRId64 " chunks, where a pass is paused or given up\n", n.plan->scan_chunks);
+  }
   if (report->bytes >= 0) {
     bppsa_text_add(text, "  memory             %s beside BP's, with one thread\n",
                    bppsa_text_si((double)report->bytes, "B", bytes, sizeof bytes));

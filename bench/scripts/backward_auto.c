@@ -2,21 +2,27 @@
  *
  *     cc -O2 -std=gnu17 -I. -o backward_auto bench/scripts/backward_auto.c -Lbuild/cpu/tests -lbppsa_test_library -lm
  *     LD_LIBRARY_PATH=build/cpu/tests ./backward_auto cpu bench/weights/X.safetensors .. >cpu.json
+ *     LD_LIBRARY_PATH=build/cpu/tests ./backward_auto cpu random RNN|GRU|LSTM H >random.json
  *     LD_LIBRARY_PATH=build/cpu/tests ./backward_auto gpu bench/weights/X.safetensors .. >gpu.json
  *
  * cpu: measured, B = 1, one thread, in processor time of the thread, so that other programs disturb it little: `auto` beside BP and
- * beside some speculative passes that never pause.
+ * beside some speculative passes that never pause; in turn, and BP in every fourth turn only where it takes long. A scan takes
+ * longer than BP on one thread, so that BP is the best of sequential and scan.
  *
  * gpu: predicted, B = 16, an H200. The cost models say how long passes take (recurrent/backward_cost.c, scan/cost.c,
  * recurrent/parallel_forward.c); paths are found on this processor with the GPU's plans. A row has the forward and the backward
  * pass, whose times add up to those of a whole step. For the mean time of `auto`, 200 passes that all have this path are taken to
- * pause as a network's passes would.
+ * pause as a network's passes would. BP or a scan computes those that are given up or paused, as the plan says. A scan's launches
+ * cost 1.1 µs each in every pass that does not need them. A paused pass has the launch of the parallel kernel, 2 µs, besides, and the
+ * first of the scan's, which begins early, costs 0.9 less than one that does not.
  *
- * Networks: the weights given, then default and orthogonal ones. Inputs are random bits, gradients of the outputs uniform in
- * [-1, 1] at the last step or, of weights whose name has "_all" and of random ones, at every step. over_best: the mean of `auto`
- * over the fastest of BP, the best scan (gpu) and speculation alone. Prints a JSON array. */
+ * Networks: the weights given (gpu: and default and orthogonal ones), or those random ones of a cell. Inputs are random bits,
+ * gradients of the outputs uniform in [-1, 1] at the last step or, of weights whose name has "_all" and of random ones, at every
+ * step. over_sequential_and_scan: the mean of `auto` over the faster of BP and the best scan; over_best (cpu): over the fastest of
+ * these and of speculation alone. Prints a JSON array. */
 #include <inttypes.h>
 #include <math.h>
+#include <strings.h>
 
 #include "bench/scripts/auto_network.h"
 #include "recurrent/parallel_backward.h"
@@ -91,16 +97,20 @@ static void measure(const subject *s, const bppsa_device *device, bool first) {
   net nets[KINDS];
   bppsa_backward_stats found = {.speculated = false};
   int64_t speculated = 0;
+  int every = 1, sequential = 0;
   for (int k = 0; k < KINDS; ++k) {
     bppsa_recurrent_config c = config_of(s, 1);
     c.method.backward = kinds[k];
     nets[k] = open_net(s, &c, device);
-    (void)pass(&nets[k]);
+    every = pass(&nets[k]) > .01 && k == 0 ? 4 : every;
     require(bppsa_backward_plan_of(nets[k].model) != NULL ? bppsa_backward_state_set(nets[k].model, &none) : BPPSA_OK);
   }
   const bool takes = bppsa_backward_plan_of(nets[2].model) != NULL;
   for (int i = 0; i < PASSES; ++i) {
-    sums[0] += pass(&nets[0]) / PASSES;
+    if (i % every == 0) {
+      sums[0] += pass(&nets[0]);
+      sequential += 1;
+    }
     sums[2] += pass(&nets[2]) / PASSES;
     if (i < ALONE) {
       require(bppsa_backward_state_set(nets[1].model, &none));
@@ -112,12 +122,13 @@ static void measure(const subject *s, const bppsa_device *device, bool first) {
     }
   }
   require(bppsa_backward_stats_of(nets[1].model, &found));
-  const double alone = speculated == PASSES ? sums[2] : sums[1];
+  const double alone = speculated == PASSES ? sums[2] : sums[1], bp = sums[0] / sequential;
   print_subject(s, 1, first);
   printf("\"auto\": \"%s\", \"speculated\": %" PRId64 ", \"passes\": %d, \"path\": %" PRId64
-         ", \"work\": %.3f, \"bp_s\": %.4g, \"speculative_s\": %.4g, \"auto_mean_s\": %.4g, \"over_best\": %.3f}",
-         takes ? "speculative" : "bp", speculated, (int)PASSES, found.path, found.work, sums[0], alone, sums[2],
-         sums[2] / fmin(sums[0], alone));
+         ", \"work\": %.3f, \"bp_s\": %.4g, \"speculative_s\": %.4g, \"auto_mean_s\": %.4g, "
+         "\"over_sequential_and_scan\": %.3f, \"over_best\": %.3f}",
+         takes ? "speculative" : "bp", speculated, (int)PASSES, found.path, found.work, bp, alone, sums[2], sums[2] / bp,
+         sums[2] / fmin(bp, alone));
   fflush(stdout);
   for (int k = 0; k < KINDS; ++k) {
     close_net(&nets[k]);
@@ -142,23 +153,24 @@ static void find_times(const bppsa_recurrent_config *config, const bppsa_cell *c
   }
 }
 
-/* The mean time of 200 passes that all do what `one` did, of which BP computes those in pauses. */
-static double mean_of(const bppsa_backward_plan *plan, const bppsa_backward_stats *one, double speculative, double bp,
+/* The mean time of 200 passes that all do what `one` did, but for those in pauses. fallback: the time of what computes these. */
+static double mean_of(const bppsa_backward_plan *plan, const bppsa_backward_stats *one, double speculative, double fallback,
                       int64_t *speculated) {
+  const double launch = plan->scan_chunks > 1 ? 1.1e-6 : 0; /* BP runs in the same launch */
   bppsa_forward_pause pause = {0, 0};
   double sum = 0;
   *speculated = 0;
   for (int i = 0; i < PASSES; ++i) {
     if (pause.left > 0) {
       pause.left -= 1;
-      sum += bp;
+      sum += fallback + launch;
     } else {
       const bool fails = bppsa_backward_fails(plan, one);
       pause.failures = fails ? pause.failures + 1 : 0;
       if (pause.failures >= BPPSA_FORWARD_FAILURES) {
         pause.left = (int64_t)BPPSA_FORWARD_PAUSE << (pause.failures - BPPSA_FORWARD_FAILURES);
       }
-      sum += speculative + (one->given_up ? bp : 0);
+      sum += speculative + (one->given_up ? fallback : 0);
       *speculated += 1;
     }
   }
@@ -178,7 +190,9 @@ static void predict(const subject *s, const bppsa_device *device, bool first) {
   find_times(&c, s->cell, &bp, &scan);
   ahead.kind = BPPSA_FORWARD_SPECULATIVE;
   require(bppsa_forward_plan_make(&ahead, &shape, &forward));
-  require(bppsa_backward_plan_make(&c.speculation, &shape, &plan));
+  bppsa_backward_method method = c.speculation;
+  require(bppsa_recurrent_find_fallback(&c, s->cell, BPPSA_CUDA, &method));
+  require(bppsa_backward_plan_make(&method, &shape, &plan));
   c.forward = ahead;
   c.forward.chunks = forward.chunks;
   c.forward.warm_up = forward.warm_up;
@@ -194,54 +208,64 @@ static void predict(const subject *s, const bppsa_device *device, bool first) {
   require(bppsa_backward_stats_of(n.model, &found));
   const bppsa_backward_cost model = bppsa_backward_model(&shape, &plan);
   const double longest = (double)(found.path - (found.given_up ? found.possible : 0)) / (double)found.possible; /* without BP's */
-  const double speculative = bp * bppsa_backward_time(&model, longest, 1);
+  const double speculative = bp * bppsa_backward_time(&model, longest, 1), fallback = bp * method.scan_time;
   const bool takes = chosen.method.backward == BPPSA_BACKWARD_SPECULATIVE;
   int64_t speculated = 0;
-  const double mean = takes                                         ? mean_of(&plan, &found, speculative, bp, &speculated)
+  const double mean = takes                                         ? mean_of(&plan, &found, speculative, fallback, &speculated)
                       : chosen.method.backward == BPPSA_BACKWARD_BP ? bp
                                                                     : scan;
   print_subject(s, BATCH, first);
   printf("\"forward_path\": %" PRId64 ", \"forward_sequential_us\": %.1f, \"forward_speculative_us\": %.1f, "
          "\"backward_chunks\": %" PRId64 ", \"backward_path\": %" PRId64 ", \"work\": %.3f, \"rounds\": %" PRId64
-         ", \"given_up\": %s, \"bp_us\": %.1f, \"scan_us\": %.1f, \"speculative_us\": %.1f, \"auto\": \"%s\", \"speculated\": "
+         ", \"given_up\": %s, \"scan_chunks\": %" PRId64
+         ", \"bp_us\": %.1f, \"scan_us\": %.1f, \"speculative_us\": %.1f, \"auto\": \"%s\", \"speculated\": "
          "%" PRId64 ", \"passes\": %d, \"auto_mean_us\": %.1f, \"over_sequential_and_scan\": %.3f}",
          along.path, 1e6 * bppsa_forward_gpu_seconds(&shape, NULL, 0),
          1e6 * bppsa_forward_gpu_seconds(&shape, &forward, (double)along.path), plan.chunks, found.path, found.work, found.rounds,
-         found.given_up ? "true" : "false", 1e6 * bp, 1e6 * scan, 1e6 * (speculative + (found.given_up ? bp : 0)),
-         bppsa_backward_name(chosen.method.backward), speculated, (int)PASSES, 1e6 * mean, mean / fmin(bp, scan));
+         found.given_up ? "true" : "false", plan.scan_chunks, 1e6 * bp, 1e6 * scan,
+         1e6 * (speculative + (found.given_up ? fallback : 0)), bppsa_backward_name(chosen.method.backward), speculated,
+         (int)PASSES, 1e6 * mean, mean / fmin(bp, scan));
   fflush(stdout);
   close_net(&n);
 }
 
-int main(int count, char **arguments) {
+/* The networks of the command line: those of files of weights, or random ones. False: there are none. */
+static bool run_all(bool gpu, int count, char **arguments, const bppsa_device *device) {
   enum { LENGTHS = 3 };
-  static const int64_t lengths[LENGTHS] = {1000, 10000, 30000}, widths[] = {64, 128};
-  const bool gpu = count > 1 && strcmp(arguments[1], "gpu") == 0;
-  bppsa_device *device;
+  static const int64_t lengths[LENGTHS] = {1000, 10000, 30000};
+  const bool random = !gpu && strcmp(arguments[0], "random") == 0;
   bool first = true;
-  if (count < 2 || (!gpu && strcmp(arguments[1], "cpu") != 0)) {
-    fprintf(stderr, "backward_auto: expected cpu or gpu, and files of weights\n");
+  for (int i = 0; !random && i < count * LENGTHS; ++i) {
+    const subject s = subject_of(arguments[i / LENGTHS], lengths[i % LENGTHS]);
+    if (gpu || i % LENGTHS < 2) { /* T = 30 000 takes minutes */
+      (gpu ? predict : measure)(&s, device, first);
+      first = false;
+    }
+  }
+  for (int i = 0; (gpu || random) && i < CELLS * SCALES * LENGTHS; ++i) {
+    subject s = {cells[i / LENGTHS / SCALES], NULL, scales[i / LENGTHS % SCALES], lengths[i % LENGTHS], 20};
+    s.hidden = random ? strtol(arguments[2], NULL, 10) : s.hidden;
+    if (gpu || (strcasecmp(s.cell->name, arguments[1]) == 0 && i % LENGTHS == 1)) {
+      (gpu ? predict : measure)(&s, device, first);
+      first = false;
+    }
+  }
+  return !first;
+}
+
+int main(int count, char **arguments) {
+  const bool gpu = count > 1 && strcmp(arguments[1], "gpu") == 0, random = count > 2 && strcmp(arguments[2], "random") == 0;
+  bppsa_device *device;
+  if (count < 3 || (!gpu && strcmp(arguments[1], "cpu") != 0) ||
+      (random && (gpu || count != 5 || strtol(arguments[4], NULL, 10) < 1))) {
+    fprintf(stderr, "backward_auto: expected gpu or cpu and files of weights, or cpu random RNN|GRU|LSTM H\n");
     return 2;
   }
   require(bppsa_device_create("cpu", 1, &device));
   printf("[");
-  for (int i = 0; i < (count - 2) * LENGTHS; ++i) {
-    const subject s = subject_of(arguments[2 + i / LENGTHS], lengths[i % LENGTHS]);
-    if (gpu || i % LENGTHS < 2) {
-      (gpu ? predict : measure)(&s, device, first);
-      first = false;
-    }
-  }
-  for (int i = 0; i < CELLS * SCALES * LENGTHS; ++i) {
-    const int length = i % LENGTHS;
-    subject s = {cells[i / LENGTHS / SCALES], NULL, scales[i / LENGTHS % SCALES], lengths[length], 20};
-    if (!gpu) { /* wide layers, for which auto speculates; T = 30000 takes minutes */
-      s.hidden = widths[length % 2];
-    }
-    if (gpu || length == (s.cell == cells[0] ? 1 : 0)) {
-      (gpu ? predict : measure)(&s, device, first);
-      first = false;
-    }
+  if (!run_all(gpu, count - 2, arguments + 2, device)) {
+    fprintf(stderr, "backward_auto: '%s' is no cell, expected RNN, GRU or LSTM\n", arguments[3]);
+    return 2;
   }
   printf("]\n");
   bppsa_device_destroy(device);

@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "core/compute/cluster.cuh"
 #include "core/compute/far_bias.h"
 #include "core/compute/launch.cuh"
 
@@ -147,6 +148,8 @@ template <typename real> struct sum_target {
 template <typename real> struct sum_targets {
   sum_target<real> target[SUM_TARGETS];
   int targets;
+  const int *fallen; /* NULL: nothing else. Otherwise 0: the kernel does nothing; less than `all`: it adds to what is there */
+  int all;
 };
 
 /* The number of entries that a block sums: 32, a line of memory; or 8 where there are many parts, so that more threads share an
@@ -161,6 +164,12 @@ template <typename real>
 __global__ void __launch_bounds__(SUM_THREADS)
     bppsa_linear_sum(const real *entries, int64_t parts, int64_t count, sum_targets<real> to) {
   BPPSA_SHARED(real, sums); /* [THREADS] */
+  launch_wait();
+  const int fallen = to.fallen != NULL ? *to.fallen : 0;
+  const bool adds = to.fallen != NULL && fallen < to.all;
+  if (to.fallen != NULL && fallen == 0) {
+    return;
+  }
   const int lanes = sum_lanes(parts), slices = SUM_THREADS / lanes;
   const int lane = (int)threadIdx.x % lanes, slice = (int)threadIdx.x / lanes;
   const int64_t at = (int64_t)blockIdx.x * lanes + lane;
@@ -192,7 +201,8 @@ __global__ void __launch_bounds__(SUM_THREADS)
     const sum_target<real> &target = to.target[t];
     const int64_t i = at - target.first, column = i % target.row - target.from;
     if (i >= 0 && i < target.count && column >= 0 && column < target.take) {
-      target.to[i / target.row * target.take + column] = sum;
+      real *place = target.to + i / target.row * target.take + column;
+      *place = adds ? *place + sum : sum;
     }
   }
 }

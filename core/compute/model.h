@@ -57,7 +57,7 @@ const char *bppsa_pass_name(bppsa_pass pass); /* "forward", "backward" */
 
 /* An account of what passes of one kind did beside their results, in numbers that the model's kind alone explains. Who runs the
  * passes adds the numbers up, shows their text and keeps them in checkpoints. */
-enum { BPPSA_ACCOUNT_NUMBERS = 13 /* the most */, BPPSA_ACCOUNT_PLAN = 192, BPPSA_ACCOUNT_TEXT = 512 };
+enum { BPPSA_ACCOUNT_NUMBERS = 13 /* the most */, BPPSA_ACCOUNT_PLAN = 224, BPPSA_ACCOUNT_TEXT = 512 };
 typedef struct {
   int count;      /* numbers */
   int state;      /* the first so many are the state that the bits of later passes depend on; they are not added */

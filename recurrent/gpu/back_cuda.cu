@@ -8,6 +8,12 @@ bool bppsa_gpu_back_runs(const recurrent_network *n) {
   return n->back.plan.speculative && !(c->speculation.exact_inputs && c->input_gradients && !c->loss_all);
 }
 
+bppsa_backward_scanned bppsa_gpu_back_scan(const recurrent_network *n) {
+  const bppsa_backward_scanned bp = {n->config.seq_len, n->config.seq_len};
+  const int64_t chunks = n->back.plan.scan_chunks;
+  return chunks > 1 ? bppsa_backward_scan_of(n->config.seq_len, chunks, bppsa_recurrent_state_size(n)) : bp;
+}
+
 back_shape bppsa_gpu_back_shape(const recurrent_network *n, int64_t batch) {
   const bppsa_backward_plan &plan = n->back.plan;
   return n->config.hidden > CHUNK_HIDDEN
@@ -34,6 +40,7 @@ bppsa_status bppsa_gpu_back_visit(recurrent_network *n, bppsa_recurrent_visit vi
   BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, chunks, batch, state, &m.ends[1], bytes));
   BPPSA_TRY(visit(&m.found, size, bytes));
   BPPSA_TRY(visit(&m.paths, batch * (int64_t)sizeof(int64_t), bytes));
+  BPPSA_TRY(n->back.plan.scan_chunks > 1 ? visit(&m.fallen, (1 + batch) * (int64_t)sizeof(int), bytes) : BPPSA_OK);
   BPPSA_TRY(wide ? visit(&m.kept, 2 * batch * (int64_t)sizeof(back_kept), bytes) : BPPSA_OK);
   return visit(&m.report, sizeof(back_report), bytes);
 }
@@ -66,16 +73,19 @@ bppsa_status bppsa_gpu_back_look(recurrent_network *n) {
   }
   BPPSA_TRY(bppsa_cuda_get(n->gpu->index, n->gpu->stream, &r, n->gpu->back.report, sizeof r));
   b->state = r.state;
-  if (b->stats.passes == 0 || r.speculated == 0) { /* before the first pass; BP */
-    const int64_t passes = b->stats.passes, possible = b->stats.possible;
+  if (b->stats.passes == 0 || r.speculated == 0) { /* before the first pass; BP, or the scan in its place */
+    const int64_t passes = b->stats.passes, possible = b->stats.possible, steps = n->config.seq_len;
+    const bppsa_backward_scanned scan = bppsa_gpu_back_scan(n);
     b->stats = {};
     b->stats.passes = passes;
-    b->stats.path = b->stats.possible = possible;
-    b->stats.work = passes > 0 ? 1 : 0;
+    b->stats.possible = possible;
+    b->stats.path = possible / steps * scan.path;
+    b->stats.work = passes > 0 ? (double)scan.steps / (double)steps : 0;
     return BPPSA_OK;
   }
   b->stats.speculated = true;
   b->stats.given_up = r.given_up > 0;
+  b->stats.scanned = r.given_up > 0 && b->plan.scan_chunks > 1;
   b->stats.path = r.path;
   b->stats.work = (double)r.steps / (double)r.rows;
   b->stats.rounds = r.rounds;

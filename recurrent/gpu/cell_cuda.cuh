@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "core/compute/check.cuh"
+#include "core/compute/cluster.cuh"
 #include "core/compute/far_bias.h"
 #include "core/compute/launch.cuh"
 #include "recurrent/cell.h"
@@ -153,7 +154,21 @@ template <typename real> struct chunk_arrays {
   real *partials;
   walk_targets<real> to;
   unsigned long long *redone;
+  /* [1 + b]: how many samples, and which ones, a parallel backward pass in front has left to these kernels; NULL: all */
+  const int *fallen;
+  bool early; /* the launches begin early (core/compute/cluster.cuh) */
 };
+
+/* Called first by every thread of a kernel of chunks: is there nothing to do? */
+template <typename real> __device__ __forceinline__ bool chunks_rest(const chunk_arrays<real> &s) {
+  launch_wait();
+  return s.fallen != NULL && s.fallen[0] == 0;
+}
+
+/* Is sample b one of those whose chunks are wanted? */
+template <typename real> __device__ __forceinline__ bool chunks_want(const chunk_arrays<real> &s, int64_t b) {
+  return s.fallen == NULL || s.fallen[1 + b] != 0;
+}
 
 template <typename real> struct speculate_arrays; /* of the parallel forward pass: recurrent/gpu/speculate.cuh */
 template <typename real> struct back_arrays;      /* of the parallel backward pass: recurrent/gpu/speculate_back.cuh */
@@ -189,6 +204,7 @@ template <typename real> struct cell_launchers {
   bppsa_status (*back_prepare)(int64_t hidden, int device, int *most_cluster, int *most_teams);
   bppsa_status (*back)(cudaStream_t stream, const layer_arrays<real> &c, const back_arrays<real> &s, const back_shape &shape,
                        bool first, bool last);
+  bool (*scans)(int64_t hidden, int shared_most);   /* has a block room for products of chunks? H <= CHUNK_HIDDEN */
   bool (*sums)(int64_t hidden);                     /* can a walk sum weight gradients, because they fit into registers? */
   int64_t (*padded_hidden)(int64_t hidden);         /* HP */
   int64_t (*blocks)(int64_t chunks, int64_t batch); /* blocks of a walk; each has its own partial sums */

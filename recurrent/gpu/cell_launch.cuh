@@ -179,14 +179,22 @@ bppsa_status any_speculate(cudaStream_t stream, const layer_arrays<real> &c, con
   return launched("parallel forward pass: launch");
 }
 
+/* Launches a kernel of chunks; early where `s` says so. */
+#define LAUNCH_CHUNKS(s, kernel, blocks, threads, shared, ...)                                                                   \
+  if ((s).early) {                                                                                                               \
+    BPPSA_LAUNCH_EARLY(kernel, 1u, blocks, (unsigned)(threads), shared, __VA_ARGS__);                                            \
+  } else {                                                                                                                       \
+    BPPSA_LAUNCH(kernel, blocks, threads, shared, __VA_ARGS__);                                                                  \
+  }
+
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 bppsa_status launch_walk(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s) {
   enum { K = cell<real>::MATRICES };
   const int64_t items = (s.from_zero ? s.links : s.chunks) * c.batch, warps = walk_warps(items), all = K * c.hidden;
   const int64_t walking = warps * 2 * K * HP, part = KIND != WALK_FREE ? warps * (all * c.hidden + 3 * all) : 0;
   const size_t shared = (size_t)(walking > part ? walking : part) * sizeof(real);
-  BPPSA_LAUNCH((bppsa_recurrent_walk<real, cell, HP, KIND>), (unsigned)divide_up(items, warps), (unsigned)(warps * WARP_LANES),
-               shared, stream, c, s);
+  LAUNCH_CHUNKS(s, (bppsa_recurrent_walk<real, cell, HP, KIND>), (unsigned)divide_up(items, warps),
+                (unsigned)(warps * WARP_LANES), shared, stream, c, s);
   return launched("backward pass of chunks: launch");
 }
 
@@ -202,10 +210,10 @@ bppsa_status launch_transition(cudaStream_t stream, const layer_arrays<real> &c,
   typedef transition_of<real, cell, HP, V> shape;
   const unsigned blocks = (unsigned)divide_up(s.links * c.batch, (int64_t)shape::ITEMS * shape::WARPS);
   if constexpr (cell<real>::PAIR) {
-    BPPSA_LAUNCH((bppsa_recurrent_pair_transition<real, cell, HP, V>), blocks, CHUNK_THREADS, (size_t)shape::SHARED, stream, c,
-                 s);
+    LAUNCH_CHUNKS(s, (bppsa_recurrent_pair_transition<real, cell, HP, V>), blocks, CHUNK_THREADS, (size_t)shape::SHARED, stream,
+                  c, s);
   } else {
-    BPPSA_LAUNCH((bppsa_recurrent_transition<real, cell, HP, V>), blocks, CHUNK_THREADS, (size_t)shape::SHARED, stream, c, s);
+    LAUNCH_CHUNKS(s, (bppsa_recurrent_transition<real, cell, HP, V>), blocks, CHUNK_THREADS, (size_t)shape::SHARED, stream, c, s);
   }
   return launched("products of chunks: launch");
 }
@@ -231,10 +239,10 @@ bppsa_status launch_carry(cudaStream_t stream, const layer_arrays<real> &c, cons
   if constexpr (cell<real>::PAIR) {
     typedef pair_carry_shape<HP> shape;
     const size_t shared = (shape::STATE + shape::PARTS * shape::STATE + cell<real>::MATRICES * HP) * sizeof(real);
-    BPPSA_LAUNCH((bppsa_recurrent_pair_carry<real, cell, HP>), (unsigned)c.batch, shape::THREADS, shared, stream, c, s);
+    LAUNCH_CHUNKS(s, (bppsa_recurrent_pair_carry<real, cell, HP>), (unsigned)c.batch, shape::THREADS, shared, stream, c, s);
   } else {
-    BPPSA_LAUNCH((bppsa_recurrent_carry<real, cell, HP>), (unsigned)c.batch, CARRY_THREADS<real>, sizeof(carry_tile<real, HP>),
-                 stream, c, s);
+    LAUNCH_CHUNKS(s, (bppsa_recurrent_carry<real, cell, HP>), (unsigned)c.batch, CARRY_THREADS<real>,
+                  sizeof(carry_tile<real, HP>), stream, c, s);
   }
   return launched("gradients between chunks: launch");
 }
@@ -282,12 +290,13 @@ template <typename real, template <typename> class cell> struct chunk_launch {
   static bppsa_status back_prepare(int64_t hidden, int device, int *most_cluster, int *most_teams);
   static bppsa_status back(cudaStream_t stream, const layer_arrays<real> &c, const back_arrays<real> &s, const back_shape &shape,
                            bool first, bool last);
+  static bool scans(int64_t hidden, int shared_most);
   static bool sums(int64_t hidden);
   static int64_t padded_hidden(int64_t hidden);
   static int64_t blocks(int64_t chunks, int64_t batch);
   static constexpr cell_launchers<real> table() {
-    return {prepare, forward, forward_wide, speculate, coefficients, deltas,        products,
-            carry,   walk,    back_prepare, back,      sums,         padded_hidden, blocks};
+    return {prepare, forward,      forward_wide, speculate, coefficients, deltas,        products, carry,
+            walk,    back_prepare, back,         scans,     sums,         padded_hidden, blocks};
   }
 };
 
@@ -295,6 +304,16 @@ template <typename real, template <typename> class cell> struct chunk_launch {
 
 METHOD(bool, sums)(int64_t hidden) {
   return hidden <= CHUNK_HIDDEN && padded(hidden, [](auto hp) { return (bool)fits<real, cell, hp.value>::SUM; });
+}
+
+METHOD(bool, scans)(int64_t hidden, int shared_most) {
+  return padded(hidden, [=](auto hp) {
+    if constexpr (has_chunks<real, cell, hp.value>::VALUE) {
+      typedef transition_of<real, cell, hp.value, rows_for<real, cell, hp.value>::FEW> few;
+      return (int)few::SHARED <= shared_most;
+    }
+    return false;
+  });
 }
 
 METHOD(int64_t, padded_hidden)(int64_t hidden) {

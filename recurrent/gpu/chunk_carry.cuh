@@ -361,6 +361,9 @@ template <typename real, template <typename> class cell, int HP>
 __global__ void __launch_bounds__(CARRY_THREADS<real>, 1) bppsa_recurrent_carry(layer_arrays<real> c, chunk_arrays<real> s) {
   typedef carry_tile<real, HP> tile;
   BPPSA_SHARED(tile, memory);
+  if (chunks_rest(s) || !chunks_want(s, blockIdx.x)) {
+    return;
+  }
   const int lane = (int)threadIdx.x % WARP_LANES, hidden = (int)c.hidden;
   /* a number that the compiler knows to be the same in all lanes of a warp */
   const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / WARP_LANES, 0);

@@ -211,6 +211,9 @@ template <typename real, template <typename> class cell, int HP, int V>
 __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_transition(layer_arrays<real> c, chunk_arrays<real> s) {
   typedef transition_shape<real, cell, HP, V> shape;
   BPPSA_SHARED(real, memory);
+  if (chunks_rest(s)) {
+    return;
+  }
   real *w = launch_held(memory);
   const int thread = (int)threadIdx.x, lane = thread % WARP_LANES, warp = thread / WARP_LANES;
   const int place = lane / shape::GROUPS, group = lane % shape::GROUPS;

@@ -257,10 +257,13 @@ template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_walk(layer_arrays<real> c, chunk_arrays<real> s) {
   enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR, AHEAD = walk_lane<real, cell, HP, KIND>::AHEAD };
   BPPSA_SHARED(real, shared);
+  if (chunks_rest(s)) {
+    return;
+  }
   const int lane = (int)threadIdx.x % WARP_LANES, warps = (int)blockDim.x / WARP_LANES;
   const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / WARP_LANES, 0); /* the compiler sees that all lanes agree */
   const int64_t hidden = c.hidden, item = (int64_t)blockIdx.x * warps + warp, p = item / c.batch, b = item % c.batch;
-  const bool works = p < (s.from_zero ? s.links : s.chunks), unit = lane < hidden;
+  const bool works = p < (s.from_zero ? s.links : s.chunks) && chunks_want(s, b), unit = lane < hidden;
   const int64_t start = works ? c.steps - bppsa_cut(c.steps, s.chunks, p) : 0;
   const int count = works ? (int)(bppsa_cut(c.steps, s.chunks, p + 1) - bppsa_cut(c.steps, s.chunks, p)) : 0;
   const int64_t j = unit ? lane : 0, state = c.batch * hidden, row = (start - 1) * c.batch + b, past = row * hidden + j;

@@ -20,7 +20,7 @@ struct speculate_memory {
 
 /* Arrays of the parallel backward pass (back_arrays). */
 struct back_memory {
-  void *probes, *starts, *ends[2], *found, *paths, *kept, *report;
+  void *probes, *starts, *ends[2], *found, *paths, *kept, *fallen, *report;
 };
 
 /* The arrays of a pass whose phases run on the host (recurrent/walk.h): what lanes are told and have found; a window of their
@@ -237,6 +237,8 @@ bppsa_status bppsa_gpu_forward_window(recurrent_network *n, int64_t layer, bool 
  * inputs must be exact. */
 bool bppsa_gpu_back_runs(const recurrent_network *n);
 back_shape bppsa_gpu_back_shape(const recurrent_network *n, int64_t batch);
+bppsa_backward_scanned
+bppsa_gpu_back_scan(const recurrent_network *n); /* what computes a sample that is left to it: the scan, or BP */
 bppsa_status bppsa_gpu_back_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
 bppsa_status bppsa_gpu_back_clear(const recurrent_network *n); /* what must have a value before the first pass */
 bppsa_status bppsa_gpu_back_look(recurrent_network *n);

@@ -40,10 +40,18 @@ int64_t parts_of(int64_t rows, int64_t out, int64_t in) {
   return parts < most ? parts : most;
 }
 
+/* early: the launch begins early (core/compute/cluster.cuh) */
 template <typename real>
-bppsa_status sum_up(const recurrent_network *n, int64_t parts, int64_t count, const sum_targets<real> &targets) {
-  BPPSA_LAUNCH(bppsa_linear_sum<real>, (unsigned)divide_up(count, sum_lanes(parts)), SUM_THREADS, SUM_THREADS * sizeof(real),
-               n->gpu->stream, (const real *)n->gpu->partials, parts, count, targets);
+bppsa_status sum_up(const recurrent_network *n, int64_t parts, int64_t count, const sum_targets<real> &targets,
+                    const real *partials, bool early) {
+  const unsigned blocks = (unsigned)divide_up(count, sum_lanes(parts));
+  const size_t shared = SUM_THREADS * sizeof(real);
+  if (early) {
+    BPPSA_LAUNCH_EARLY(bppsa_linear_sum<real>, 1u, blocks, (unsigned)SUM_THREADS, shared, n->gpu->stream, partials, parts, count,
+                       targets);
+  } else {
+    BPPSA_LAUNCH(bppsa_linear_sum<real>, blocks, SUM_THREADS, shared, n->gpu->stream, partials, parts, count, targets);
+  }
   return bppsa_cuda_check(cudaGetLastError(), "sums: launch");
 }
 
@@ -66,7 +74,7 @@ bppsa_status weight_gradient(const recurrent_network *n, int64_t rows, int64_t i
   to.targets = 2;
   to.target[0] = {0, out * row, row, 0, in, (real *)dw};
   to.target[1] = {0, out * row, row, in, 1, (real *)db};
-  return sum_up(n, parts, out * row, to);
+  return sum_up(n, parts, out * row, to, (const real *)n->gpu->partials, false);
 }
 
 /* ---- a layer ---- */
@@ -87,13 +95,19 @@ template <typename real> chunk_arrays<real> chunks_of(const recurrent_network *n
   return s;
 }
 
+/* Numbers of a part of a layer's weight gradients. */
+template <typename real> int64_t part_reals(const recurrent_network *n, const layer_arrays<real> &c) {
+  const int64_t all = n->cell->gates * c.hidden;
+  return all * c.hidden + (c.input == 1 ? 3 : 2) * all;
+}
+
 /* The gradients to which the block of a walk that ends last writes the sums of `parts` parts; none where that does not pay. */
 template <typename real>
 walk_targets<real> targets_of(const recurrent_network *n, int64_t l, const layer_arrays<real> &c, int64_t parts,
                               int64_t threads) {
   const int64_t all = n->cell->gates * c.hidden;
   walk_targets<real> t = {};
-  if (walk_sums_pay(parts, all * c.hidden + (c.input == 1 ? 3 : 2) * all, threads)) {
+  if (walk_sums_pay(parts, part_reals(n, c), threads)) {
     t.counted = (unsigned long long *)n->gpu->counted;
   }
   t.w_hh = all * c.hidden;
@@ -105,18 +119,21 @@ walk_targets<real> targets_of(const recurrent_network *n, int64_t l, const layer
   return t;
 }
 
-/* Writes the sums of a walk to the gradients. */
+/* Writes the sums of a walk to the gradients, or those of the samples that have fallen back: then all have, or they are added to
+ * the others'. */
 template <typename real>
-bppsa_status finish_walk(const recurrent_network *n, int64_t l, const layer_arrays<real> &c, int64_t parts) {
-  const int64_t all = n->cell->gates * c.hidden, w_hh = all * c.hidden;
-  const int64_t count = w_hh + (c.input == 1 ? 3 : 2) * all;
+bppsa_status finish_walk(const recurrent_network *n, int64_t l, const layer_arrays<real> &c, int64_t parts, const real *partials,
+                         const int *fallen) {
+  const int64_t all = n->cell->gates * c.hidden, w_hh = all * c.hidden, count = part_reals(n, c);
   sum_targets<real> to = {};
   to.targets = c.input == 1 ? 4 : 3;
   to.target[0] = {0, w_hh, w_hh, 0, w_hh, (real *)place_of(n, l, W_HH, true)};
   to.target[1] = {w_hh, all, all, 0, all, (real *)place_of(n, l, B_HH, true)};
   to.target[2] = {w_hh + all, all, all, 0, all, (real *)place_of(n, l, B_IH, true)};
   to.target[3] = {w_hh + 2 * all, all, all, 0, all, (real *)place_of(n, l, W_IH, true)};
-  return sum_up(n, parts, count, to);
+  to.fallen = fallen;
+  to.all = (int)c.batch;
+  return sum_up(n, parts, count, to, partials, fallen != NULL && n->gpu->most_back > 1);
 }
 
 /* ---- the parallel backward pass ---- */
@@ -145,6 +162,8 @@ template <typename real> back_arrays<real> back_of(const recurrent_network *n, i
   s.paths = (int64_t *)m.paths;
   s.kept = (back_kept *)m.kept;
   s.report = (back_report *)m.report;
+  s.fallen = (int *)m.fallen;
+  s.scan = bppsa_gpu_back_scan(n);
   s.partials = partials;
   return s;
 }
@@ -186,6 +205,21 @@ template <typename real> bppsa_status carry_through(recurrent_network *n, int64_
   return launchers<real>(n).carry(n->gpu->stream, c, s);
 }
 
+/* The scan of the samples that the parallel pass in front has paused for or given up, behind its `parts` parts of weight gradients.
+ * The launches end at once where there are none. */
+template <typename real>
+bppsa_status fall_back(const recurrent_network *n, int64_t l, const layer_arrays<real> &c, chunk_arrays<real> s, int64_t parts) {
+  const cudaStream_t stream = n->gpu->stream;
+  s.fallen = (const int *)n->gpu->back.fallen;
+  s.early = n->gpu->most_back > 1; /* then the GPU and the code are of sm_90 or later */
+  s.offsets = c.injected ? s.offsets : NULL;
+  s.partials = s.partials != NULL ? s.partials + parts * part_reals(n, c) : NULL;
+  BPPSA_TRY(launchers<real>(n).products(stream, c, s));
+  BPPSA_TRY(launchers<real>(n).carry(stream, c, s));
+  BPPSA_TRY(launchers<real>(n).walk(stream, c, s));
+  return s.partials != NULL ? finish_walk(n, l, c, LAUNCH(n, blocks, s.chunks, c.batch), s.partials, s.fallen) : BPPSA_OK;
+}
+
 /* Computes the gradients of the states. With `deltas` it also writes delta_x and delta_h if they are read later, and sums those
  * weight gradients that the kernels sum; otherwise it writes g_1 .. g_T, and delta_x of all layers but the first. */
 template <typename real> bppsa_status run_chunks(recurrent_network *n, int64_t l, bool deltas) {
@@ -193,11 +227,16 @@ template <typename real> bppsa_status run_chunks(recurrent_network *n, int64_t l
   chunk_arrays<real> s = chunks_of<real>(n);
   const cudaStream_t stream = n->gpu->stream;
   const bool sums = deltas && n->gpu->sums, prepared = n->gpu->prepared, carried = n->gpu->carried;
+  const bool speculates = bppsa_gpu_back_runs(n);
   n->gpu->prepared = n->gpu->carried = false;
   c.store_g = !deltas;
   c.delta_x = (deltas ? wants_delta_x(n, l) : !is_first(n, l)) ? c.delta_x : NULL;
   c.delta_h = deltas && !sums ? c.delta_h : NULL;
-  if (s.chunks > 1) {
+  if (speculates && !deltas) { /* BP */
+    s.chunks = 1;
+    s.links = 0;
+  }
+  if (s.chunks > 1 && !speculates) {
     BPPSA_TRY(prepared ? BPPSA_OK : make_products<real>(n, l));
     BPPSA_TRY(carried ? BPPSA_OK : carry_through<real>(n, l));
   }
@@ -205,9 +244,9 @@ template <typename real> bppsa_status run_chunks(recurrent_network *n, int64_t l
     BPPSA_TRY(bppsa_cuda_check(cudaMemsetAsync(n->g, 0, (size_t)state_bytes(n), stream), "gradients"));
   }
   s.partials = sums ? (real *)n->gpu->partials : NULL;
-  int64_t parts = LAUNCH(n, blocks, n->gpu->chunks, c.batch);
+  int64_t parts = LAUNCH(n, blocks, s.chunks, c.batch);
   walk_targets<real> to = {};
-  if (deltas && bppsa_gpu_back_runs(n)) {
+  if (deltas && speculates) {
     const back_shape shape = bppsa_gpu_back_shape(n, c.batch);
     back_arrays<real> back = back_of<real>(n, l, s.partials);
     parts = parts_of_back(shape, c.batch);
@@ -224,7 +263,9 @@ template <typename real> bppsa_status run_chunks(recurrent_network *n, int64_t l
     s.to = to;
     BPPSA_TRY(launchers<real>(n).walk(stream, c, s));
   }
-  return sums && to.counted == NULL ? finish_walk(n, l, c, parts) : BPPSA_OK;
+  BPPSA_TRY(sums && to.counted == NULL ? finish_walk(n, l, c, parts, (const real *)n->gpu->partials, (const int *)NULL)
+                                       : BPPSA_OK);
+  return deltas && speculates && s.chunks > 1 ? fall_back(n, l, c, s, parts) : BPPSA_OK;
 }
 
 /* Sets the Jacobians behind a sample's end to 0, so that no product grows there. */
@@ -312,8 +353,9 @@ int64_t partial_reals(const recurrent_network *n, bool fused) {
                 by_state = largest(parts_of(rows, out, c->hidden) * out * (c->hidden + 1),
                                    parts_of(rows, out, outputs) * out * (outputs + 1)),
                 head = parts_of(head_rows, c->classes, outputs) * c->classes * (outputs + 1);
-  const int64_t parts = bppsa_gpu_back_runs(n) ? parts_of_back(bppsa_gpu_back_shape(n, c->batch), c->batch)
-                                               : LAUNCH(n, blocks, n->gpu->chunks, c->batch),
+  const bool speculates = bppsa_gpu_back_runs(n);
+  const int64_t parts = (speculates ? parts_of_back(bppsa_gpu_back_shape(n, c->batch), c->batch) : 0) +
+                        (!speculates || n->gpu->chunks > 1 ? LAUNCH(n, blocks, n->gpu->chunks, c->batch) : 0),
                 walk = fused && n->gpu->sums ? parts * (out * c->hidden + 3 * out) : 0;
   return largest(largest(by_input, by_state), largest(head, walk));
 }
@@ -393,6 +435,7 @@ bppsa_status create(recurrent_network *n, const bppsa_device *device) {
           (long long)n->config.hidden);
     }
   }
+  n->back.scans = n->config.hidden <= CHUNK_HIDDEN && LAUNCH(n, scans, n->config.hidden, gpu->shared_most);
   n->forward.most_hidden = gpu->wide ? (int64_t)BPPSA_FORWARD_GPU_HIDDEN : (int64_t)CHUNK_HIDDEN;
   return BPPSA_OK;
 }
@@ -403,7 +446,9 @@ bool runs_scan(const recurrent_network *n, const bppsa_scan_plan *) {
 
 void choose(recurrent_network *n) {
   recurrent_gpu *gpu = n->gpu;
-  gpu->chunks = fusion_of(n) == BPPSA_FUSION_CHUNKS ? bppsa_scan_plan_config(n->layers[0].plan)->method.chunks : 1;
+  gpu->chunks = bppsa_gpu_back_runs(n)                ? n->back.plan.scan_chunks
+                : fusion_of(n) == BPPSA_FUSION_CHUNKS ? bppsa_scan_plan_config(n->layers[0].plan)->method.chunks
+                                                      : 1;
   gpu->links = gpu->chunks > 1 ? gpu->chunks - 1 + (n->config.ends.after != NULL ? 1 : 0) : 0;
   gpu->sums = is_fused(n) && LAUNCH(n, sums, n->config.hidden);
   bppsa_forward_choose(n);
@@ -681,7 +726,7 @@ bppsa_status pass_down(recurrent_network *n, int64_t l) {
 
 bppsa_status prepare(recurrent_network *n, int64_t l) {
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(n->gpu->index), "backward pass"));
-  n->gpu->prepared = n->layers[l].scan == NULL && n->gpu->chunks > 1;
+  n->gpu->prepared = n->layers[l].scan == NULL && n->gpu->chunks > 1 && !bppsa_gpu_back_runs(n);
   return n->gpu->prepared ? OF_TYPE(n, make_products, n, l) : BPPSA_OK;
 }
 

@@ -174,6 +174,9 @@ template <typename real, template <typename> class cell, int HP, int V>
 __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_pair_transition(layer_arrays<real> c, chunk_arrays<real> s) {
   typedef pair_shape<real, cell, HP, V> shape;
   BPPSA_SHARED(real, memory);
+  if (chunks_rest(s)) {
+    return;
+  }
   real *w = launch_held(memory);
   const int thread = (int)threadIdx.x, lane = thread % WARP_LANES, warp = thread / WARP_LANES;
   const int place = lane / shape::GROUPS, group = lane % shape::GROUPS;
@@ -331,6 +334,9 @@ __global__ void __launch_bounds__(pair_carry_shape<HP>::THREADS)
   typedef pair_carry_shape<HP> shape;
   enum { STATE = shape::STATE, PARTS = shape::PARTS, ROWS = shape::ROWS };
   BPPSA_SHARED(real, memory); /* in [STATE]; sums [PARTS][STATE]; for step_back [K][HP] */
+  if (chunks_rest(s) || !chunks_want(s, blockIdx.x)) {
+    return;
+  }
   real *in = launch_held(memory), *sums = launch_held(memory + STATE);
   const int lane = (int)threadIdx.x % WARP_LANES, j = (int)threadIdx.x % STATE, part = (int)threadIdx.x / STATE;
   const bool leads = (int)threadIdx.x < WARP_LANES, unit = lane < c.hidden;

@@ -8,6 +8,7 @@
 /* What the samples of a pass add up as they end, in any order. */
 struct back_sums {
   unsigned long long steps, rows, mended, given_up, samples; /* rows: those of BP; samples: of the present layer */
+  unsigned long long fallen;                                 /* samples of the present layer that are left to the scan */
   unsigned long long compared, early;        /* of bppsa_backward_need, over all layers: compared and mended boundaries */
   long long path, rounds, gap, perturbation; /* the largest of each; the last two: bits of numbers of 0 or more */
   long long longest;                         /* of bppsa_backward_need */
@@ -62,7 +63,9 @@ template <typename real> struct back_arrays {
   int64_t *paths;         /* [b]: dependent steps in the layers so far */
   back_kept *kept;        /* [2][b]: of a wide layer; the two in turn */
   back_report *report;
-  real *partials; /* of this launch's blocks, as in chunk_arrays; NULL: deltas are written instead */
+  int *fallen; /* [1 + b]: how many samples, and which ones, the scan behind this launch computes; NULL: BP does, here */
+  bppsa_backward_scanned scan; /* what it does with a sample */
+  real *partials;              /* of this launch's blocks, as in chunk_arrays; NULL: deltas are written instead */
   walk_targets<real> to;
   real *guessed; /* those of the launch that speculated, so many blocks a sample; NULL: this one did */
   int guess_blocks;
@@ -93,7 +96,8 @@ inline back_shape back_shape_of(int64_t chunks, int64_t batch, int multiprocesso
   if (each <= most_teams) {
     s.teams = (int)each;
   } else {
-    s.guess_teams = chunks * batch <= GUESS_TEAMS * (int64_t)multiprocessors ? 1 : GUESS_TEAMS;
+    const int many = GUESS_TEAMS < most_teams ? (int)GUESS_TEAMS : most_teams;
+    s.guess_teams = chunks * batch <= many * (int64_t)multiprocessors ? 1 : many;
     s.guess_blocks = (int)((chunks + s.guess_teams - 1) / s.guess_teams);
   }
   return s;

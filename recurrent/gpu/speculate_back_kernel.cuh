@@ -6,7 +6,8 @@
  *     mend      a round: verifies boundaries, and walks differences through the chunks that do not fit. Rounds are repeated
  *     tail      by one team: what is still doubtful, one chunk after the other
  *     whole     by one team: the sample from its end, that is BP: during a pause; if a number of the sample is not finite; if the
- *               first round shows that further rounds take too long
+ *               first round shows that further rounds take too long. Where a chunked scan is faster, it does that in launches of
+ *               its own behind this one, which end at once if no sample needs them
  *
  * Samples decide for themselves. Weight gradients of a walk are summed in registers, and then added to sums in shared memory, so
  * that those of differences are summed apart from larger ones. A team takes its chunks in a fixed order: bits do not depend on how
@@ -66,7 +67,7 @@ __device__ __forceinline__ void back_lead(const layer_arrays<real> &c, const bac
       __syncwarp(); /* all lanes see what the tail wrote */
       back_take<PAIR != 0>(place_of_round(s.ends, o->in) + back_at<real, cell>(c, *o, 0), c.hidden, &w);
     }
-    if (c.want_input) { /* g_0 */
+    if (c.want_input && (!o->given_up || s.fallen == NULL)) { /* g_0 */
       back_put<PAIR != 0>(*o, w, c.hidden, c.g + o->b * (1 + PAIR) * c.hidden + o->j);
     }
     back_tell(c, s, *o, first, last);
@@ -97,6 +98,12 @@ __global__ void __launch_bounds__(BACK_TEAMS *BACK_TEAM, 1)
   o.idle = s.report->state.pause.left > 0 || s.report->misses != 0;
   if (o.idle && (parts & BACK_REST) != 0) {
     rest_meet(blocks); /* all know that the pass is BP; the last warp may change that */
+  }
+  if (o.idle && s.fallen != NULL) { /* or the scan */
+    if ((parts & BACK_REST) != 0 && of_block == 0 && (int)blockIdx.x % blocks == 0) {
+      back_tell(c, s, o, first, last);
+    }
+    return;
   }
   if (of_block < teams) {
     o.warp = (int)blockIdx.x % blocks * teams + own;

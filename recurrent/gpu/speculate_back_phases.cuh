@@ -183,7 +183,7 @@ __device__ __forceinline__ bool back_next(const layer_arrays<real> &c, const bac
       if (!o->idle) {
         back_forget<real, cell, HP, KIND>(c, s, o, w);
       }
-      if (o->warp != 0) {
+      if (o->warp != 0 || s.fallen != NULL) { /* not this team, or the scan */
         return false;
       }
       o->at = o->top = o->length;

@@ -29,12 +29,13 @@ __device__ __forceinline__ void back_sum_sample(const layer_arrays<real> &c, con
   gap = warp_largest(gap);
   dropped = warp_sum(dropped);
   all = warp_sum(all);
-  const int64_t path = (first ? 0 : s.paths[o.b]) + o.path;
+  const bool scans = o.given_up && s.fallen != NULL;
+  const int64_t path = (first ? 0 : s.paths[o.b]) + o.path + (scans ? s.scan.path : 0);
   const double changed = dropped > 0 ? dropped / all : 0;
   __syncwarp(); /* all lanes have read */
   if (o.lane == 0) {
     s.paths[o.b] = path;
-    (void)atomicAdd(&sums->steps, (unsigned long long)(steps + (o.given_up ? o.length : 0)));
+    (void)atomicAdd(&sums->steps, (unsigned long long)(steps + (scans ? s.scan.steps : o.given_up ? (int64_t)o.length : 0)));
     (void)atomicAdd(&sums->rows, (unsigned long long)o.length);
     (void)atomicAdd(&sums->mended, (unsigned long long)mended);
     (void)atomicAdd(&sums->given_up, o.given_up ? 1ull : 0ull);
@@ -61,12 +62,20 @@ __device__ __forceinline__ void back_tell(const layer_arrays<real> &c, const bac
   if (o.lane != 0) {
     return;
   }
+  if (s.fallen != NULL) {
+    s.fallen[1 + o.b] = o.idle || o.given_up;
+    (void)atomicAdd(&r->sums.fallen, o.idle || o.given_up ? 1ull : 0ull);
+  }
   __threadfence(); /* others see this sample's numbers in the sums before they see that it is counted */
   if (atomicAdd(&r->sums.samples, 1ull) + 1 < (unsigned long long)c.batch) {
     return;
   }
   __threadfence(); /* this warp sees the numbers of all samples that are counted */
   r->sums.samples = 0;
+  if (s.fallen != NULL) {
+    s.fallen[0] = (int)((const volatile back_sums *)&r->sums)->fallen;
+    r->sums.fallen = 0;
+  }
   if (!last) {
     return;
   }

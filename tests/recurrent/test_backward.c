@@ -593,7 +593,7 @@ static void test_memory(void **state) {
 static void test_texts(void **state) {
   (void)state;
   char text[BPPSA_BACKWARD_TEXT];
-  const bppsa_backward_plan plan = {true, 13, 40, 6, 2.4e-7, 6e-8, false, {0, 0, 0}}, none = {.chunks = 1};
+  const bppsa_backward_plan plan = {true, 13, 40, 6, 2.4e-7, 6e-8, false, 1, {0, 0, 0}}, none = {.chunks = 1};
   const bppsa_backward_stats pass = {.speculated = true,
                                      .passes = 2,
                                      .path = 240,
@@ -606,13 +606,18 @@ static void test_texts(void **state) {
   assert_string_equal(bppsa_backward_plan_text(&plan, text, sizeof text),
                       "speculative, 13 chunks, warm-up 40, 6 rounds, tolerance 2.4e-07");
   assert_string_equal(
-      bppsa_backward_plan_text(&(bppsa_backward_plan){true, 13, 40, 6, 2.4e-7, 6e-8, true, {0, 0, 0}}, text, sizeof text),
+      bppsa_backward_plan_text(&(bppsa_backward_plan){true, 13, 40, 6, 2.4e-7, 6e-8, true, 1, {0, 0, 0}}, text, sizeof text),
       "speculative, 13 chunks, warm-up 40 at first, 6 rounds, tolerance 2.4e-07");
   assert_string_equal(bppsa_backward_plan_text(&none, text, sizeof text), "bp");
   assert_string_equal(bppsa_backward_stats_text(&pass, text, sizeof text),
                       "120 dependent steps of 1000 a pass, 1.50 times the work, 3 chunks mended in up to 2 rounds, largest gap "
                       "2.2e-07; equals BP "
                       "for dL/dh_t changed by 1.5e-09 of its size");
+  bppsa_backward_stats left = pass;
+  left.given_up = true;
+  assert_non_null(strstr(bppsa_backward_stats_text(&left, text, sizeof text), "2.2e-07, given up to BP; equals"));
+  left.scanned = true;
+  assert_non_null(strstr(bppsa_backward_stats_text(&left, text, sizeof text), "2.2e-07, given up to the scan; equals"));
   bppsa_backward_stats sum = {0};
   bppsa_backward_stats_add(&sum, &pass);
   bppsa_backward_stats_add(&sum,
@@ -624,7 +629,7 @@ static void test_texts(void **state) {
 static void test_read(void **state) {
   (void)state;
   char text[BPPSA_BACKWARD_TEXT];
-  const bppsa_backward_plan plan = {true, 13, 40, 6, 0.1 + 0.2, 6e-8, false, {0, 0, 0}};
+  const bppsa_backward_plan plan = {true, 13, 40, 6, 0.1 + 0.2, 6e-8, false, 1, {0, 0, 0}};
   bppsa_backward_method read = bppsa_backward_method_default();
   assert_int_equal(bppsa_backward_plan_read("bp", &read), BPPSA_OK);
   assert_int_equal(bppsa_backward_plan_read("", &read), BPPSA_OK);
@@ -636,10 +641,11 @@ static void test_read(void **state) {
   assert_int_equal(bppsa_backward_plan_read(bppsa_backward_plan_text(&plan, text, sizeof text), &read), BPPSA_OK);
   assert_true(read.chunks == 13 && read.warm_up == 7 && read.tolerance == 0.1 + 0.2);
   for (int adapts = 0; adapts < 2; ++adapts) { /* a warm-up that adapts stays open */
-    const bppsa_backward_plan other = {true, 13, 40, 6, 2.4e-7, 6e-8, adapts, {0, 0, 0}};
+    const bppsa_backward_plan other = {true, 13, 40, 6, 2.4e-7, 6e-8, adapts, adapts ? 45 : 1, {0, 0, 0}};
     read = bppsa_backward_method_default();
     assert_int_equal(bppsa_backward_plan_read(bppsa_backward_plan_text(&other, text, sizeof text), &read), BPPSA_OK);
     assert_true(read.chunks == 13 && read.warm_up == (adapts ? -1 : 40) && read.adapts == adapts && read.tolerance == 2.4e-7);
+    assert_int_equal(read.scan_chunks, adapts ? 45 : 1);
   }
 }
 
@@ -650,9 +656,10 @@ static void test_account(void **state) {
                none[BPPSA_ACCOUNT_NUMBERS] = {2, 1, 40};
   char text[BPPSA_ACCOUNT_TEXT];
   assert_null(bppsa_backward_numbers_text(none, text, sizeof text));
-  assert_string_equal(bppsa_backward_numbers_text(numbers, text, sizeof text),
-                      "{\"speculated\":true,\"given_up\":true,\"passes\":3,\"path\":240,\"possible\":3000,\"work\":1.5,"
-                      "\"rounds\":2,\"mended\":4,\"gap\":0.25,\"perturbation\":null}");
+  assert_string_equal(
+      bppsa_backward_numbers_text(numbers, text, sizeof text),
+      "{\"speculated\":true,\"given_up\":true,\"scanned\":false,\"passes\":3,\"path\":240,\"possible\":3000,\"work\":1.5,"
+      "\"rounds\":2,\"mended\":4,\"gap\":0.25,\"perturbation\":null}");
   bppsa_recurrent_config c = config_of(200, 2, 5);
   run r = open_run(&bppsa_rnn_cell, &c, 2, 1);
   const bppsa_model_account *account = bppsa_model_get_account(r.model, BPPSA_PASS_BACKWARD);
@@ -669,6 +676,10 @@ static void test_account(void **state) {
   }
   const bppsa_backward_stats all = bppsa_backward_stats_from(sums);
   assert_true(all.passes == 2 && all.speculated && all.possible == 400 && sums[0] == 0 && sums[2] == 0);
+  sums[10] = 2; /* given up to a scan */
+  assert_true(bppsa_backward_stats_from(sums).given_up && bppsa_backward_stats_from(sums).scanned);
+  account->add(sums, latest);
+  assert_true(sums[10] == 2 && !bppsa_backward_stats_from(numbers).scanned && bppsa_backward_stats_from(numbers).given_up);
   close_run(&r);
 }
 
