@@ -6,7 +6,8 @@
 #include "tests/recurrent/passes.h"
 #include "tests/support/cell_reference.h"
 
-/* What the textbook has for a run, in the shapes of the library's arrays. Rows behind a sample's end are 0. */
+/* What the textbook has for a run, in the shapes of the library's arrays. Rows behind a sample's end are 0. Behind the gradients
+ * of all parameters are the sums of the terms' sizes. */
 typedef struct {
   double *logits, *dx, *dh0, **gradients;
 } textbook;
@@ -68,16 +69,21 @@ static inline void affine(const sample_run *s, int64_t w, int64_t b, int64_t out
   }
 }
 
+static inline void add_term(const sample_run *s, double **gradients, int64_t parameter, int64_t i, double term) {
+  gradients[parameter][i] += term;
+  gradients[s->r->model->parameter_count + parameter][i] += fabs(term);
+}
+
 /* dW += d inᵀ, db += d, din += Wᵀ d */
 static inline void affine_back(const sample_run *s, int64_t w, int64_t b, int64_t out, int64_t width, const double *in,
                                const double *d, double **gradients, double *din) {
   for (int64_t j = 0; j < out; ++j) {
     for (int64_t k = 0; k < width; ++k) {
-      gradients[w][j * width + k] += d[j] * in[k];
+      add_term(s, gradients, w, j * width + k, d[j] * in[k]);
       din[k] += number(s, w, j * width + k) * d[j];
     }
     if (b >= 0) {
-      gradients[b][j] += d[j];
+      add_term(s, gradients, b, j, d[j]);
     }
   }
 }
@@ -125,7 +131,7 @@ static inline void walk_back(const sample_run *s, int64_t side, double *g, doubl
     affine_back(s, parameter_of(s, side, 1), parameter_of(s, side, 3), s->gates, s->hidden, before, dh, gradients, g);
     for (int64_t i = 0; is_anew(s, side, k) && i < s->size; ++i) {
       if (s->r->config.reset_state) {
-        gradients[0][side * s->size + i] += g[i];
+        add_term(s, gradients, 0, side * s->size + i, g[i]);
       }
       g[i] = 0;
     }
@@ -210,9 +216,9 @@ static inline textbook compute_textbook(const cell_reference *cell, const run *r
   textbook e = {.logits = zeros_like(&r->logits),
                 .dx = zeros_like(&r->dx),
                 .dh0 = zeros_like(&r->dh0),
-                .gradients = bppsa_calloc(r->model->parameter_count, sizeof *e.gradients)};
-  for (int64_t p = 0; p < r->model->parameter_count; ++p) {
-    e.gradients[p] = zeros_like(&r->model->parameters[p].value);
+                .gradients = bppsa_calloc(2 * r->model->parameter_count, sizeof *e.gradients)};
+  for (int64_t p = 0; p < 2 * r->model->parameter_count; ++p) {
+    e.gradients[p] = zeros_like(&r->model->parameters[p % r->model->parameter_count].value);
   }
   for (int64_t b = 0; b < r->x.shape[1]; ++b) {
     sample_run s = {.cell = cell,
@@ -230,13 +236,22 @@ static inline textbook compute_textbook(const cell_reference *cell, const run *r
 }
 
 static inline void free_textbook(textbook *e, const run *r) {
-  for (int64_t p = 0; p < r->model->parameter_count; ++p) {
+  for (int64_t p = 0; p < 2 * r->model->parameter_count; ++p) {
     bppsa_free(e->gradients[p]);
   }
   bppsa_free(e->gradients);
   bppsa_free(e->logits);
   bppsa_free(e->dx);
   bppsa_free(e->dh0);
+}
+
+/* The residual of a parameter's gradient. With H = 1 it may be a single number in which everything cancels, so that it is compared
+ * with the sum of its terms' sizes. */
+static inline double parameter_residual(const run *r, const textbook *e, int64_t parameter) {
+  const int64_t sizes = r->config.hidden == 1 ? r->model->parameter_count : 0;
+  const bppsa_view *found = &r->model->parameters[parameter].gradient;
+  return residual_of_sum(r->config.dtype, found->data, e->gradients[parameter], e->gradients[sizes + parameter],
+                         bppsa_view_count(found), sqrt((double)r->config.seq_len));
 }
 
 /* The largest residual of the logits and of all gradients; *what: whose it is. */
@@ -250,9 +265,9 @@ static inline double largest_residual(const run *r, const textbook *e, const cha
   double most = 0;
   for (int64_t i = 0; i < 3 + r->model->parameter_count; ++i) {
     const bppsa_parameter *p = i < 3 ? NULL : &r->model->parameters[i - 3];
-    const bppsa_view *found = i < 3 ? rows[i].found : &p->gradient;
-    const double of =
-        residual(r->config.dtype, found->data, i < 3 ? rows[i].expected : e->gradients[i - 3], bppsa_view_count(found), k);
+    const double of = p != NULL
+                          ? parameter_residual(r, e, i - 3)
+                          : residual(r->config.dtype, rows[i].found->data, rows[i].expected, bppsa_view_count(rows[i].found), k);
     if (!(of <= most)) {
       most = of;
       *what = i < 3 ? rows[i].name : p->name;
