@@ -8,8 +8,8 @@ the gradients of x and of all weights from a gradient of all states. T is 128, i
 
   bppsa                 a layer of bppsa.torch with resets=mask; bppsa_no_resets: the same pass without a mask
   bppsa_packed          the mask as sequences of their own: split, packed, one pass, and put back into the row
-  torch_loop            a loop of torch.nn's layer over single steps, with (1 - done) times the state in front of each, as CleanRL and
-                        sb3-contrib write it
+  torch_loop            a loop of torch.nn's layer over single steps, with (1 - done) times the state in front of each, as CleanRL
+                        and sb3-contrib write it
   torch_cells           the same loop of torch.nn.GRUCell or LSTMCell
   torch_packed          split, packed, torch.nn's layer, put back
   torch_pad             split, padded to the longest piece, torch.nn's layer, put back: what torchrl's backend "pad" does
@@ -18,10 +18,10 @@ the gradients of x and of all weights from a gradient of all states. T is 128, i
   jax_as_written        lax.scan over steps, products with the input inside, as PureJaxRL writes it (a GRU's gates are six products)
   jax_hoisted_U         the input's products in front of lax.scan, by hand, and U steps unrolled
 
-torchrl itself is not called, and its own code may be faster or slower than these two of PyTorch's. Each method's states, gradient of x and
-gradients of W_ih and W_hh are compared with a loop in float64 first (residuals of docs/conventions.md, below 30); then all methods
-take turns, and a row has the median of its turns. A method whose second pass takes more than --slowest seconds has that one turn.
-FOLDER gets a JSON document for each point. Exits 77 where PyTorch is missing, 1 where a result is wrong.
+torchrl itself is not called, and its own code may be faster or slower than these two of PyTorch's. Each method's states, gradient
+of x and gradients of W_ih and W_hh are compared with a loop in float64 first (residuals of docs/conventions.md, below 30); then all
+methods take turns, and a row has the median of its turns. A method whose second pass takes more than --slowest seconds has that
+one turn. FOLDER gets a JSON document for each point. Exits 77 where PyTorch is missing, 1 where a result is wrong.
 """
 import argparse
 import os
@@ -41,7 +41,7 @@ from cells import cell_of  # noqa: E402
 try:
     import numpy as np
     import torch
-    from torch.nn.utils.rnn import pack_sequence, pad_sequence, unpack_sequence
+    from torch.nn.utils.rnn import pack_padded_sequence
 except ImportError as missing:
     print(f"resets.py: {missing}, expected PyTorch, as bench/rivals/setup installs it")
     sys.exit(77)
@@ -129,7 +129,8 @@ class Torch:
 
     def zeros(self):
         """The first state: h, and of an LSTM c."""
-        return [self.x.new_zeros(1, self.problem.batch, self.problem.hidden) for _ in range(2 if self.problem.cell == "lstm" else 1)]
+        count = 2 if self.problem.cell == "lstm" else 1
+        return [self.x.new_zeros(1, self.problem.batch, self.problem.hidden) for _ in range(count)]
 
     def pass_(self):
         states = self.run(self)
@@ -139,29 +140,39 @@ class Torch:
         return [each.detach().numpy() for each in self.results[:4]]
 
 
-def pieces_of(one):
-    """x in pieces that begin where an episode or a sample does; their lengths. Samples follow each other."""
-    starts = one.mask.clone()
-    starts[0] = True
-    flat = starts.t().reshape(-1).nonzero().squeeze(1)
-    lengths = torch.diff(flat, append=flat.new_tensor([starts.numel()])).tolist()
-    return one.x.transpose(0, 1).reshape(-1, one.problem.inputs).split(lengths), lengths
+class Pieces:
+    """x in pieces that begin where an episode or a sample does, padded with zeros to the longest: whole [N,L,I]. All steps move by
+    one index, because PyTorch's own pad_sequence and unpack_sequence go backward in a time that grows with the pieces' square."""
 
+    def __init__(self, one):
+        starts = one.mask.clone()
+        starts[0] = True
+        flat = starts.t().reshape(-1).nonzero().squeeze(1)  # samples follow each other
+        self.one, self.lengths = one, torch.diff(flat, append=flat.new_tensor([starts.numel()]))
+        shape = len(flat), int(self.lengths.max())
+        self.numbers = torch.arange(shape[0] * shape[1]).view(shape)
+        self.rows = self.numbers[torch.arange(shape[1]) < self.lengths.unsqueeze(1)]
+        steps = one.x.transpose(0, 1).reshape(-1, one.problem.inputs)
+        self.whole = steps.new_zeros((self.numbers.numel(), one.problem.inputs)).index_copy(0, self.rows, steps).view(*shape, -1)
 
-def put_back(one, rows):
-    """Rows of all pieces as states [T,B,H]."""
-    return rows.view(one.problem.batch, one.problem.steps, one.problem.hidden).transpose(0, 1)
+    def pack(self, whole):
+        return pack_padded_sequence(whole, self.lengths, batch_first=True, enforce_sorted=False)
+
+    def put_back(self, rows, order):
+        """Rows of all pieces as states [T,B,H]. order: their numbers, sample by sample and step by step."""
+        problem = self.one.problem
+        return rows.index_select(0, order).view(problem.batch, problem.steps, problem.hidden).transpose(0, 1)
 
 
 def packed(one):
-    pieces, _ = pieces_of(one)
-    return put_back(one, torch.cat(unpack_sequence(one.layer(pack_sequence(pieces, enforce_sorted=False))[0])))
+    pieces = Pieces(one)
+    return pieces.put_back(one.layer(pieces.pack(pieces.whole))[0].data, pieces.pack(pieces.numbers).data.argsort())
 
 
 def padded(one):
-    pieces, lengths = pieces_of(one)
-    states = one.layer(pad_sequence(pieces))[0].transpose(0, 1)
-    return put_back(one, states[torch.arange(states.shape[1]) < torch.tensor(lengths).unsqueeze(1)])
+    pieces = Pieces(one)
+    states = one.layer(pieces.whole.transpose(0, 1))[0].transpose(0, 1)
+    return pieces.put_back(states.reshape(-1, one.problem.hidden), pieces.rows)
 
 
 def loop(one):
@@ -309,8 +320,8 @@ def measure(point, options, methods):
         rows[name].update(noise.timing(each))
     return {"bench": "resets", **program.where_and_when(), "torch": torch.__version__, "jax": jax and jax.__version__,
             "bppsa": bppsa.__version__, "threads": 1, "clock": "cpu" if options.cpu_time else "wall", "cell": point[0],
-            "seq_len": problem.steps, "batch": point[1], "input": point[2], "hidden": point[3], "resets_percent": point[4], "segments": problem.segments, "who": point[5],
-            "rows": list(rows.values())}
+            "seq_len": problem.steps, "batch": point[1], "input": point[2], "hidden": point[3], "resets_percent": point[4],
+            "segments": problem.segments, "who": point[5], "rows": list(rows.values())}
 
 
 def show(document):

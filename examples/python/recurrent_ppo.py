@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """PPO with a GRU on a task that needs memory: a cue is shown at the first step of an episode, and asked for at its last one.
 
-    python3 examples/python/recurrent_ppo.py [--updates 60] [--seeds 1] [--torch | --both]
+    python3 examples/python/recurrent_ppo.py [--updates 80] [--seeds 1] [--torch | --both]
 
 Episodes have random lengths, so that a rollout [T,B] holds several of them in a row. The mask `begins` says in front of which steps
 an episode begins. bppsa.torch.GRU takes it as `resets`; --torch goes through the steps in a loop of torch.nn.GRUCell and puts zeros
@@ -161,7 +161,7 @@ def train(seed, updates, by_torch):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--updates", type=int, default=60)
+    parser.add_argument("--updates", type=int, default=80)
     parser.add_argument("--seeds", type=int, default=1)
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--torch", action="store_true", help="by a loop of torch.nn.GRUCell")

@@ -10,177 +10,26 @@ from __future__ import annotations
 
 import operator
 import weakref
-from typing import Any, Callable, Mapping, Sequence, Tuple
+from typing import Any, Mapping, Sequence, Tuple
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from . import _native
+from . import _native, _tensors
 from ._arrays import plain
 from ._edges import cannot, opaque
 from ._graph import network
 from ._pool import Key, Pool, Tape
 from ._spans import WHOLE, Parts, Spans, check_resets, packed_spans, stretches
 from ._table import Flops, flops
+from ._tensor_scan import scan
+from ._tensors import Refuse as _Refuse, address as _address, call as _call, checked as _checked, dense as _dense
+from ._tensors import growth as _growth, place as _place
 
 __all__ = ["Flops", "GRU", "LSTM", "RNN", "flops", "network", "scan"]
 
 _Pool = Pool  # its name in modules that were saved whole
-_LONG = 2e9  # FLOPs from which Ctrl-C is worth a thread of its own
-
-
-def _autocast(tensor: Tensor) -> bool:
-    """Does autocast compute in lower precision on the tensor's device?"""
-    if tensor.is_cuda:
-        return torch.is_autocast_enabled()
-    try:
-        return torch.is_autocast_enabled(tensor.device.type)
-    except TypeError:  # an older PyTorch
-        return torch.is_autocast_cpu_enabled()
-
-
-def _dense(tensor: Tensor) -> Tensor:
-    """The tensor as its memory has it: contiguous, and negated where autograd has only noted that."""
-    return tensor.resolve_neg().contiguous()
-
-
-def _checked(what: str, tensor: Any, like: Tensor | None = None) -> Tensor:
-    """The tensor, contiguous, if the library can compute with it."""
-    if not isinstance(tensor, Tensor):
-        raise TypeError(f"{what}: a {type(tensor).__name__}, expected a tensor")
-    if tensor.layout is not torch.strided or tensor.is_nested:
-        layout = "nested" if tensor.is_nested else tensor.layout
-        raise NotImplementedError(f"{what}: its layout is {layout}, expected a dense tensor, as .to_dense() makes of most")
-    if like is not None and tensor.device != like.device:
-        raise ValueError(f"{what}: on {tensor.device}, expected {like.device} as the others")
-    if tensor.device.type not in ("cpu", "cuda"):
-        raise NotImplementedError(f"{what}: on {tensor.device}, expected the CPU or a GPU of CUDA")
-    if tensor.dtype in (torch.float16, torch.bfloat16) and _autocast(tensor):
-        tensor = tensor.float()  # the layers compute in float32
-    if tensor.dtype not in (torch.float32, torch.float64):
-        raise TypeError(f"{what}: {tensor.dtype}, expected torch.float32 or torch.float64, as .float() makes of it")
-    if like is not None and tensor.dtype != like.dtype:
-        raise TypeError(f"{what}: {tensor.dtype}, expected {like.dtype} as the others")
-    return _dense(tensor)
-
-
-def _place(tensor: Tensor) -> tuple[int, int | None]:
-    """The number of the tensor's GPU and the address of the caller's stream there; (-1, None) on the CPU."""
-    return (tensor.get_device(), torch.cuda.current_stream(tensor.device).cuda_stream) if tensor.is_cuda else (-1, None)
-
-
-def _call(flops: float, tensor: Tensor, function: Callable[[], Any]) -> Any:
-    """Calls a function of the library that works with the tensor."""
-    if tensor.is_cuda:  # the work is only queued
-        with torch.cuda.device(tensor.device):  # the library sets the thread's GPU, and the caller has its own again afterwards
-            return function()
-    return _native.interruptible(function) if flops > _LONG else function()
-
-
-def _growth(scan: str, size: int) -> int:
-    """How many times the FLOPs of sequential back-propagation a scan of this kind may take: its products are of matrices, not of a
-    matrix and a vector. "auto" takes no scan that a cost model finds slower; "speculative" has no such products, and ends soon
-    where it does not help."""
-    return 1 if scan in ("auto", "bp", "linear", "speculative") else size
-
-
-class _Refuse(torch.autograd.Function):
-    """The first `count` tensors as they are; they depend on the others in a way that cannot be differentiated."""
-
-    @staticmethod
-    def forward(ctx: Any, what: str, count: int, *tensors: Tensor | None) -> Any:
-        ctx.what = what
-        return tuple(None if tensor is None else tensor.clone() for tensor in tensors[:count])
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        raise NotImplementedError(f"{ctx.what}: second derivatives are refused, expected a layer of torch.nn "
-                                  "where a gradient is differentiated again")
-
-
-# ---- the scan ----
-
-
-class _Scan(torch.autograd.Function):
-    """y_{t-1} = A_t y_t + u_{t-1} with y_T = g. Let λ_{t-1} be the gradient of y_{t-1} in all. λ_t = A_tᵀ λ_{t-1} + dy_t is
-    the same scan over transposed matrices, in the other order of time. It gives du_t = λ_t, dg = λ_T, and dA_t = λ_{t-1} y_tᵀ.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, jt: Tensor, u: Tensor | None, g: Tensor, method: str) -> Tensor:
-        steps, batch, size = jt.shape[:3]
-        diagonal = jt.dim() == 3
-        y = jt.new_empty((steps + 1, batch, size))
-        y[steps] = g
-        threads, place = torch.get_num_threads(), _place(jt)
-        matrices, injected = jt.detach(), None if u is None else u.detach()  # as of a layer's pass
-
-        def call() -> None:
-            plan = _native.Scan(method, diagonal, jt.dtype == torch.float64, (steps, batch, size), u is not None, threads, *place)
-            plan.run(matrices.data_ptr(), _address(injected), y.data_ptr())
-
-        _call(2.0 * jt.numel() * (1 if diagonal else _growth(method, size)), jt, call)
-        ctx.method = method
-        result = y[:steps].data  # no view for autograd, which would not let its user change it
-        ctx.save_for_backward(jt, g, result if ctx.needs_input_grad[0] else None)
-        return result
-
-    @staticmethod
-    def backward(ctx: Any, dy: Tensor) -> Any:
-        jt, g, y = ctx.saved_tensors
-        dense = jt.dim() == 4
-        # Steps in the other order: g'_T = dy_0, u' = dy_{T-1} .. dy_1 behind a 0, J'_s = A_{T-s+1}ᵀ.
-        back = jt.flip(0).transpose(-1, -2) if dense else jt.flip(0)
-        injected = torch.cat([torch.zeros_like(dy[:1]), dy[1:].flip(0)])
-        sums = scan(back, injected, dy[0], method=ctx.method).flip(0)  # λ_1 .. λ_T
-        du = torch.cat([dy[:1], sums[:-1]])
-        dg = sums[-1]
-        djt = None
-        if ctx.needs_input_grad[0]:
-            after = torch.cat([y[1:], g.unsqueeze(0)])
-            djt = du.unsqueeze(-1) * after.unsqueeze(-2) if dense else du * after
-        return djt, du if ctx.needs_input_grad[1] else None, dg, None
-
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Any) -> Any:
-        raise cannot("scan", "forward-mode differentiation")
-
-
-@opaque(lambda _: "scan")
-def scan(jt: Tensor, u: Tensor | None, g: Tensor, *, method: str = "auto") -> Tensor:
-    """g_0 .. g_{T-1} [T,B,H] of the recurrence g_{t-1} = J_tᵀ g_t + u_{t-1}, for any T; differentiable in all three arguments,
-    any number of times.
-
-    jt: J_1ᵀ .. J_Tᵀ [T,B,H,H], or their diagonals [T,B,H]. u: u_0 .. u_{T-1} [T,B,H], or None for zeros. g: g_T [B,H]. All
-    float32 or all float64, on the CPU or on one GPU. method: "auto", "linear" (one step after the other), "blelloch", "blelloch 3"
-    (up-levels), "chunked", "chunked 8". Raises ValueError, TypeError, bppsa.RequestError, bppsa.RunError.
-
-    A recurrence that runs forward in time, h_t = a_t h_{t-1} + b_t, is scan(a.flip(0), b.flip(0), h_0).flip(0).
-    """
-    for name, tensor in (("jt", jt), ("u", u), ("g", g)):
-        if not isinstance(tensor, Tensor) and (tensor is not None or name != "u"):
-            raise TypeError(f"bppsa.torch.scan: {name} is a {type(tensor).__name__}, expected a tensor")
-    if jt.dim() not in (3, 4) or (jt.dim() == 4 and jt.shape[2] != jt.shape[3]):
-        raise ValueError(f"bppsa.torch.scan: jt: shape {list(jt.shape)}, expected [T, B, H, H], or [T, B, H] for diagonals")
-    shape = list(jt.shape[:3])
-    if u is not None and list(u.shape) != shape:
-        raise ValueError(f"bppsa.torch.scan: u: shape {list(u.shape)}, expected [T, B, H] = {shape}")
-    if list(g.shape) != shape[1:]:
-        raise ValueError(f"bppsa.torch.scan: g: shape {list(g.shape)}, expected [B, H] = {shape[1:]}")
-    jt = _checked("bppsa.torch.scan: jt", jt)
-    u = None if u is None else _checked("bppsa.torch.scan: u", u, jt)
-    g = _checked("bppsa.torch.scan: g", g, jt)
-    if 0 in shape:  # the sums are 0
-        return g.expand(shape) + jt.sum() if u is None else g.expand(shape) + (jt.sum() + u.sum())
-    return _Scan.apply(jt, u, g, method)
-
-
-# ---- recurrent layers ----
-
-
-def _address(tensor: Tensor | None) -> int | None:
-    return None if tensor is None else tensor.data_ptr()
 
 
 def _addresses(state: Sequence[Tensor | None]) -> tuple[int | None, int | None]:
@@ -237,7 +86,7 @@ class _Layer(torch.autograd.Function):
                 mark: Tensor | None, x: Tensor, *inputs: Tensor | None) -> Any:
         steps, batch, _, hidden = key[5]
         read, first = x, inputs[4:]
-        if recorded or flops > _LONG:  # a later or an interrupted pass reads aliases
+        if recorded or flops > _tensors.LONG:  # a later or an interrupted pass reads aliases
             read, first = x.detach(), [part.detach() for part in first]
         last = [x.new_empty((1, batch, hidden)) for _ in range(2 if key[0] == "lstm" else 1)]
         output = x.new_empty((steps, batch, hidden))

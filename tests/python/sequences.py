@@ -354,7 +354,7 @@ class Sequence:
         if self.rng.random() >= 0.15 or call.around != "nothing":
             return function(), False
         self.note("  (interrupted, perhaps)")
-        limit, bppsa.torch._LONG = bppsa.torch._LONG, -1
+        limit, bppsa._tensors.LONG = bppsa._tensors.LONG, -1
 
         def interrupt(*_):
             if self.armed:
@@ -376,7 +376,7 @@ class Sequence:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
             sys.unraisablehook = hook
-            bppsa.torch._LONG = limit
+            bppsa._tensors.LONG = limit
 
     def delete(self):
         """A module; its graphs outlive it."""

@@ -255,7 +255,7 @@ class Saved(Passes):
         x, memory = torch.from_numpy(array), weakref.ref(array)  # x has the array's memory, and keeps it
         del array
         began, go_on = threading.Event(), threading.Event()
-        limit, bppsa.torch._LONG = bppsa.torch._LONG, -1
+        limit, bppsa._tensors.LONG = bppsa._tensors.LONG, -1
         native, bppsa._native.Layer = bppsa._native.Layer, Slow
         handler = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
@@ -274,7 +274,7 @@ class Saved(Passes):
         finally:
             go_on.set()
             bppsa._native.Layer = native
-            bppsa.torch._LONG = limit
+            bppsa._tensors.LONG = limit
             signal.signal(signal.SIGINT, handler)
         end = time.monotonic() + 60
         while bppsa._native.under_way and time.monotonic() < end:
@@ -524,7 +524,7 @@ class Together(Passes):
         x = torch.randn(1500, 8, 16, requires_grad=True)
         output = layer(x)[0]
         inputs, seed = [x, *layer.parameters()], torch.randn_like(output)
-        limit, bppsa.torch._LONG = bppsa.torch._LONG, 0
+        limit, bppsa._tensors.LONG = bppsa._tensors.LONG, 0
         handler = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             expected = torch.autograd.grad(output, inputs, seed, retain_graph=True)
@@ -542,7 +542,7 @@ class Together(Passes):
                 self.assertTrue(all(torch.equal(one, other) for one, other in zip(found, expected)), share)
             self.assertEqual(caught, 4)
         finally:
-            bppsa.torch._LONG = limit
+            bppsa._tensors.LONG = limit
             signal.signal(signal.SIGINT, handler)
 
     def test_an_interrupt_is_an_interrupt(self):

@@ -175,13 +175,13 @@ class Gradients(Torch):
     def test_long_calls_have_a_thread_of_their_own(self):
         layer, x = bppsa.torch.GRU(3, 4), torch.randn(7, 2, 3, requires_grad=True)
         expected = torch.autograd.grad(layer(x)[0].sum(), x)[0]
-        limit, bppsa.torch._LONG = bppsa.torch._LONG, 0
+        limit, bppsa._tensors.LONG = bppsa._tensors.LONG, 0
         try:
             self.assertTrue(torch.equal(torch.autograd.grad(layer(x)[0].sum(), x)[0], expected))
             with self.assertRaisesRegex(bppsa.RequestError, "method 'fast'"):
                 bppsa.torch.scan(x.detach(), None, x[0].detach(), method="fast")
         finally:
-            bppsa.torch._LONG = limit
+            bppsa._tensors.LONG = limit
 
     def test_gradcheck(self):
         double = {"bidirectional": True, "num_layers": 2}
@@ -526,7 +526,7 @@ class Slow(_native.Layer):
     def __init__(self, *options):
         _native.command(["bench", "rnn", "--threads", "1"])
         super().__init__(*options)
-_native.Layer, bppsa.torch._LONG, layer, x = Slow, 0, bppsa.torch.GRU(1, 2), torch.randn(3, 2, 1)
+_native.Layer, bppsa._tensors.LONG, layer, x = Slow, 0, bppsa.torch.GRU(1, 2), torch.randn(3, 2, 1)
 """, "layer(x)")
 
     def test_a_scan_of_a_layer(self):
