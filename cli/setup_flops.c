@@ -58,23 +58,31 @@ static bppsa_status draw_layers(const bppsa_flops *flops, bppsa_text *drawing) {
   return bppsa_text_check(drawing);
 }
 
-static bppsa_status write_csv(const bppsa_flops *flops, bppsa_text *table) {
+static bppsa_status make_csv(const bppsa_flops *flops, bppsa_text *table) {
   bppsa_layer_table_csv(flops, table);
   return bppsa_text_check(table);
 }
 
-/* Writes the file of an option, if it is given. */
-static bppsa_status write(const bppsa_cli *cli, bppsa_option option, bppsa_status (*make)(const bppsa_flops *, bppsa_text *),
-                          const bppsa_flops *flops) {
-  const bppsa_option_value *path = bppsa_cli_value(cli, option);
-  bppsa_text made = {0};
-  if (!path->given) {
-    return BPPSA_OK;
+/* Writes the files of --csv and --svg, if they are given, when both are made. */
+static bppsa_status write_files(const bppsa_cli *cli, const bppsa_flops *flops) {
+  const struct {
+    bppsa_option option;
+    bppsa_status (*make)(const bppsa_flops *flops, bppsa_text *text);
+  } all[] = {{BPPSA_OPTION_CSV, make_csv}, {BPPSA_OPTION_SVG, flops->request.layers_only ? draw_layers : bppsa_flops_draw}};
+  enum { FILES = sizeof all / sizeof *all };
+  bppsa_text texts[FILES] = {{0}};
+  bppsa_status status = BPPSA_OK;
+  for (int i = 0; i < FILES && status == BPPSA_OK; ++i) {
+    status = bppsa_cli_value(cli, all[i].option)->given ? all[i].make(flops, &texts[i]) : BPPSA_OK;
+    status = status == BPPSA_OK ? BPPSA_OK : bppsa_fail_prefix(status, "%s", bppsa_option_get(all[i].option)->name);
   }
-  bppsa_status status = make(flops, &made);
-  status = status == BPPSA_OK ? bppsa_file_write(path->text, made.text, made.size)
-                              : bppsa_fail_prefix(status, "%s", bppsa_option_get(option)->name);
-  bppsa_text_free(&made);
+  for (int i = 0; i < FILES && status == BPPSA_OK; ++i) {
+    const bppsa_option_value *path = bppsa_cli_value(cli, all[i].option);
+    status = path->given ? bppsa_file_write(path->text, texts[i].text, texts[i].size) : BPPSA_OK;
+  }
+  for (int i = 0; i < FILES; ++i) {
+    bppsa_text_free(&texts[i]);
+  }
   return status;
 }
 
@@ -98,9 +106,7 @@ bppsa_status bppsa_setup_flops_run(const bppsa_cli *cli, json_t *(*json)(const b
       status = bppsa_text_check(&shown);
     }
   }
-  status = status == BPPSA_OK ? write(cli, BPPSA_OPTION_CSV, write_csv, &flops) : status;
-  status =
-      status == BPPSA_OK ? write(cli, BPPSA_OPTION_SVG, request.layers_only ? draw_layers : bppsa_flops_draw, &flops) : status;
+  status = status == BPPSA_OK ? write_files(cli, &flops) : status;
   status = status == BPPSA_OK ? bppsa_setup_show(cli, &shown) : status;
   bppsa_text_free(&shown);
   bppsa_flops_free(&flops);

@@ -36,6 +36,8 @@ static void test_analysis(void **state) {
   walk_both("plan net.json", NULL, 20);
   assert_runs("prune --weights w.safetensors --fraction 0.5 --out k.safetensors");
   walk_both("flops net.json --mask k.safetensors --up-levels 2 --svg p.svg --json", "p.svg", 100);
+  walk_both("flops net.json --in-shape 2,7,5 --up-levels none --svg p.svg --json", "p.svg", 100);
+  walk_both("flops net.json --mask k.safetensors --up-levels none --csv l.csv", "l.csv", 50);
   walk_both("prune --weights w.safetensors --fraction 0.5 --method class-distribution --out n.safetensors --json",
             "n.safetensors", 10);
 }
