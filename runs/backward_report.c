@@ -251,8 +251,9 @@ void bppsa_backward_report_text(const bppsa_backward_report *report, bppsa_text 
                  "  accepted           differences of up to %.3g of the gradients' size; a walk stops at %.3g\n",
                  n.plan->chunks, n.longest, n.lanes, c->batch, n.plan->warm_up, n.path, n.possible, n.expected.work,
                  n.plan->rounds, n.plan->accept, n.plan->stop);
- if (n.plan->scan_chunks > 1) {
-    bppsa_text_add(text, "  in its place       a scan of %" PRId64 " chunks, where a pass is paused or given up\n", n.plan->scan_chunks);
+  if (n.plan->scan_chunks > 1) {
+    bppsa_text_add(text, "  in its place       a scan of %" PRId64 " chunks, where a pass is paused or given up\n",
+                   n.plan->scan_chunks);
   }
   if (report->bytes >= 0) {
     bppsa_text_add(text, "  memory             %s beside BP's, with one thread\n",

@@ -13,8 +13,8 @@
  * recurrent/parallel_forward.c); paths are found on this processor with the GPU's plans. A row has the forward and the backward
  * pass, whose times add up to those of a whole step. For the mean time of `auto`, 200 passes that all have this path are taken to
  * pause as a network's passes would. BP or a scan computes those that are given up or paused, as the plan says. A scan's launches
- * cost 1.1 µs each in every pass that does not need them. A paused pass has the launch of the parallel kernel, 2 µs, besides, and the
- * first of the scan's, which begins early, costs 0.9 less than one that does not.
+ * cost 1.1 µs each in every pass that does not need them. A paused pass has the launch of the parallel kernel, 2 µs, besides, and
+ * the first of the scan's, which begins early, costs 0.9 less than one that does not.
  *
  * Networks: the weights given (gpu: and default and orthogonal ones), or those random ones of a cell. Inputs are random bits,
  * gradients of the outputs uniform in [-1, 1] at the last step or, of weights whose name has "_all" and of random ones, at every

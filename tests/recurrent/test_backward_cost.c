@@ -173,7 +173,8 @@ static void test_choice_on_gpu(void **state) {
     assert_int_equal(bppsa_recurrent_choose(&c, cells[i % 3], BPPSA_CUDA, &chosen), BPPSA_OK);
     const bool takes = chosen.method.backward == BPPSA_BACKWARD_SPECULATIVE;
     assert_int_equal(takes, BPPSA_BACKWARD_WORTH * speculative < other && fallback < 1.02 * other);
-    assert_true(fallback < 1.02 * other || other < bp || isinf(speculative)); /* a scan by an executor, which cannot wait for a flag */
+    /* otherwise the best is a scan by an executor, which cannot wait for a flag */
+    assert_true(fallback < 1.02 * other || other < bp || isinf(speculative));
     taken += takes;
     left += !takes;
     scans += takes && fallback < bp;
@@ -418,9 +419,10 @@ static void test_candidates(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_choice), cmocka_unit_test(test_not_chosen),    cmocka_unit_test(test_order),
-      cmocka_unit_test(test_gpu),    cmocka_unit_test(test_teams_on_gpu),  cmocka_unit_test(test_fails),
-      cmocka_unit_test(test_pauses), cmocka_unit_test(test_choice_on_gpu), cmocka_unit_test(test_fallback), cmocka_unit_test(test_limit_of_scan), cmocka_unit_test(test_warm_up_on_gpu),
-      cmocka_unit_test(test_texts),  cmocka_unit_test(test_memory_limit),  cmocka_unit_test(test_candidates)};
+      cmocka_unit_test(test_choice),        cmocka_unit_test(test_not_chosen),     cmocka_unit_test(test_order),
+      cmocka_unit_test(test_gpu),           cmocka_unit_test(test_teams_on_gpu),   cmocka_unit_test(test_fails),
+      cmocka_unit_test(test_pauses),        cmocka_unit_test(test_choice_on_gpu),  cmocka_unit_test(test_fallback),
+      cmocka_unit_test(test_limit_of_scan), cmocka_unit_test(test_warm_up_on_gpu), cmocka_unit_test(test_texts),
+      cmocka_unit_test(test_memory_limit),  cmocka_unit_test(test_candidates)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
