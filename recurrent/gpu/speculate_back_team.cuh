@@ -23,7 +23,7 @@ struct alignas(16) back_task {
 };
 
 /* A team's shared memory: a ring of ROUNDS rounds with a record for each step; δ of two rounds; x; the helper's Σ |δ_t|; its
- * task. The fields of a record are d_k, of a pair one more; what unit::carry takes; u and, of a pair, that of c; d_x if it
+ * task; and of each round, where the sample begins anew. The fields of a record are d_k, of a pair one more; what unit::carry takes; u and, of a pair, that of c; d_x if it
  * differs from the last d_k. Four of them (two in float64) are a quad; a row has the same quad of all units. Behind the rows of
  * quads is a row of h, of step t where unit::EARLIER, otherwise of step t - 1. The δ of a step are a row for each matrix and, if
  * d_x differs, one of g. Every row has room behind it for what lanes without a unit write, so that they need no branch. */
@@ -50,7 +50,8 @@ template <typename real, template <typename> class cell, int HP, walk_kind KIND>
     DELTA_REALS = 2 * STEPS * DELTAS,
     X_REALS = ROUNDS * STEPS,
     TASK_REALS = (int)(sizeof(back_task) / sizeof(real)),
-    REALS = RING_REALS + DELTA_REALS + X_REALS + WARP_LANES + TASK_REALS
+    RESET_REALS = ROUNDS * (int)(sizeof(unsigned)) / (int)sizeof(real),
+    REALS = RING_REALS + DELTA_REALS + X_REALS + WARP_LANES + TASK_REALS + RESET_REALS
   };
 };
 
@@ -65,6 +66,7 @@ template <typename real, template <typename> class cell, int HP, walk_kind KIND>
   int number; /* of the team's barrier */
   real *ring, *deltas, *x, *sizes, *sums;
   back_task *task;
+  unsigned *resets; /* of each round, bit i: the sample begins anew in front of its step i; nothing where there are no resets */
 
   /* own: the team among the `teams` of the block; part: a team's sums, behind which are their rests. */
   __device__ __forceinline__ back_places(int own, int teams, int part) {
@@ -75,6 +77,7 @@ template <typename real, template <typename> class cell, int HP, walk_kind KIND>
     x = launch_held(deltas + team::DELTA_REALS);
     sizes = launch_held(x + team::X_REALS);
     task = (back_task *)launch_held(sizes + WARP_LANES);
+    resets = (unsigned *)(task + 1);
     sums = launch_held(shared + teams * team::REALS + own * 2 * part);
   }
   __device__ __forceinline__ void meet() const {
@@ -114,6 +117,9 @@ template <typename real, template <typename> class cell, int HP, walk_kind KIND>
   cell<real> read[team::STEPS];             /* of the steps of a round */
   real u[team::STEPS], u_c[team::STEPS], x; /* x: of step lane % STEPS */
   const real *x_at;                         /* the next x; NULL: none is read */
+  const uint8_t *reset_at;                  /* of the first step, as layer_resets::mask; NULL: there are no resets */
+  int reset;                                /* of step lane % STEPS */
+  unsigned forgets;                         /* bit i: the h of step i of a round is not what the sample began with */
   unit_place<real, cell> unit;              /* of the next step to read */
   const real *u_at;
   int64_t g_row; /* reals from one step of u to the next; 0 where zeros are read */
@@ -144,6 +150,9 @@ __device__ __forceinline__ void back_help_begin(const layer_arrays<real> &c, con
   h->unit.saved = launch_kept(h->unit.saved);
   h->g_row = task.reads_u ? (1 + PAIR) * state : 0;
   h->x_at = KIND != WALK_FREE && c.input == 1 ? launch_kept(c.x + row) : NULL; /* of the first step */
+  h->reset_at = c.resets.mask != NULL ? c.resets.mask + row : NULL;
+  h->reset = 0;
+  h->forgets = 0;
   h->u_at = launch_kept(task.reads_u ? (const real *)c.g + row * (1 + PAIR) * c.hidden + j : s.zeros + j);
   h->adds = task.adds;
   h->hidden = (int)c.hidden;
@@ -176,9 +185,33 @@ __device__ __forceinline__ void back_help_read(int lane, int round, back_helper<
       h->u_at -= h->g_row;
     }
   }
+  const int place = WHOLE ? slot : slot < h->skip ? h->skip : slot < h->left ? slot : h->left - 1;
   if (KIND != WALK_FREE && h->x_at != NULL) {
-    const int place = WHOLE ? slot : slot < h->skip ? h->skip : slot < h->left ? slot : h->left - 1;
     h->x = h->x_at[(int64_t)(h->skip - place) * h->batch];
+  }
+  if (h->reset_at != NULL) {
+    h->reset = h->reset_at[(int64_t)(h->skip - place) * h->batch];
+  }
+}
+
+/* Notes in front of which steps of a round, of which everything has been read, the sample begins anew. What it had there is 0. */
+template <typename real, template <typename> class cell, int HP, walk_kind KIND>
+__device__ __forceinline__ void back_help_reset(const back_places<real, cell, HP, KIND> &at, int lane, int round,
+                                                back_helper<real, cell, HP, KIND> *h) {
+  enum { STEPS = back_team<real, cell, HP, KIND>::STEPS, EARLIER = cell<real>::EARLIER };
+  if (h->reset_at == NULL) {
+    return;
+  }
+  const unsigned resets = __ballot_sync(0xffffffffu, h->reset != 0) & ((1u << STEPS) - 1);
+  if (lane == 0) {
+    at.resets[(unsigned)round % back_team<real, cell, HP, KIND>::ROUNDS] = resets;
+  }
+  h->forgets = EARLIER ? resets << 1 | h->forgets >> STEPS : resets; /* the h in front of a step is read with it, or with the next */
+  BPPSA_UNROLL
+  for (int i = 0; i < STEPS; ++i) {
+    if ((resets >> i & 1) != 0) {
+      h->read[i].begin_anew();
+    }
   }
 }
 
@@ -214,6 +247,14 @@ __device__ __forceinline__ void back_help_make(const back_places<real, cell, HP,
     }
     if (team::SUM) {
       at.record(round, i)[team::BEFORE + place] = h.read[i].h;
+    }
+  }
+  if (team::SUM && cell<real>::EARLIER && h.forgets != 0) {
+    BPPSA_UNROLL_BY(1)
+    for (int i = 0; i < team::STEPS; ++i) {
+      if ((h.forgets >> i & 1) != 0) {
+        at.record(round, i)[team::BEFORE + place] = 0;
+      }
     }
   }
   if (team::SUM && lane < team::STEPS) {
@@ -366,6 +407,7 @@ __device__ __noinline__ void back_help_walk(const layer_arrays<real> &c, const b
   BPPSA_UNROLL_BY(1)
   for (int round = 0; round < 2; ++round) {
     back_help_read<false>(lane, round, &h);
+    back_help_reset(at, lane, round, &h);
     back_help_make(at, relu, lane, round, h);
   }
   back_help_read<false>(lane, 2, &h);
@@ -373,6 +415,7 @@ __device__ __noinline__ void back_help_walk(const layer_arrays<real> &c, const b
   int round = 0; /* that the walker walks */
   BPPSA_UNROLL_BY(1)
   for (;; ++round) {
+    back_help_reset(at, lane, round + 2, &h);
     back_help_make(at, relu, lane, round + 2, h);
     if (whole(round + 3)) {
       back_help_read<true>(lane, round + 3, &h);
