@@ -371,6 +371,7 @@ static void forget(bppsa_model *model) {
   n->next_samples = n->drop_samples = NULL;
   n->ragged.active = n->resets.active = false;
   n->ragged.lengths = NULL;
+  n->resets.given = NULL;
   if (n->config.tape) {
     (void)bppsa_recurrent_visit_tape(n, 0, lose_array, NULL);
   }

@@ -164,13 +164,15 @@ typedef struct {
   void *ends;                 /* [B][H], the last states of the top layer, in the caller's order */
 } recurrent_ragged;
 
-/* Samples that begin anew (resets.c). Arrays are NULL where the network takes no resets. */
+/* Samples that begin anew (resets.c). Arrays are NULL where the network takes no resets, and on a GPU, which has its own
+ * (recurrent/gpu/resets.cuh). */
 typedef struct {
-  bool active;    /* a sample of the present batch begins anew */
-  uint8_t *mask;  /* [D][T][b], of places: the sample begins anew in front of the step of the direction's walk */
-  uint8_t *any;   /* [D][T]: some sample does */
-  void *h, *c;    /* [2][B][H], copies of the states in front of and behind a step that resets some; c of a pair */
-  void *injected; /* [B][S], copies of u in front of such a step */
+  bool active;          /* a sample of the present batch begins anew; on a GPU: the batch has resets */
+  const uint8_t *given; /* on a GPU: [T][b], of the present batch, borrowed */
+  uint8_t *mask;        /* [D][T][b], of places: the sample begins anew in front of the step of the direction's walk */
+  uint8_t *any;         /* [D][T]: some sample does */
+  void *h, *c;          /* [2][B][H], copies of the states in front of and behind a step that resets some; c of a pair */
+  void *injected;       /* [B][S], copies of u in front of such a step */
 } recurrent_resets;
 
 /* For a network with two directions (directions.c), rows in the order of time; otherwise NULL. */

@@ -1,4 +1,4 @@
-/* Samples that begin anew within a batch (bppsa_spans.resets), on a CPU. Internal.
+/* Samples that begin anew within a batch (bppsa_spans.resets): checks, and what a CPU does. Internal.
  *
  * In front of a step that resets a sample its state is 0. The arrays keep the states that the steps have made, since these are
  * outputs; so a step that resets some sample reads copies of the states in front of it, with zeros for the samples that begin
@@ -65,8 +65,9 @@ void bppsa_resets_take(recurrent_network *n, int64_t batch, const bppsa_view *re
   const int64_t steps = n->config.seq_len, sides = bppsa_recurrent_directions(&n->config);
   const uint8_t *given = resets != NULL ? resets->data : NULL;
   recurrent_resets *r = &n->resets;
-  r->active = false;
-  if (given == NULL || memchr(given, 1, (size_t)(steps * batch)) == NULL) {
+  r->active = n->gpu != NULL && given != NULL; /* a GPU may record the pass, for batches of other resets */
+  r->given = given;
+  if (n->gpu != NULL || given == NULL || memchr(given, 1, (size_t)(steps * batch)) == NULL) {
     return;
   }
   memset(r->mask, 0, (size_t)(sides * steps * batch));

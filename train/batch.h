@@ -44,7 +44,7 @@ typedef struct {
   /* Of the samples in the present batch, size capacity, in host memory that a GPU reads when the batch's work runs; NULL: all
    * have T steps. */
   int64_t *lengths;
-  uint8_t *resets;  /* [T, capacity], of the present batch [T][count], in host memory; NULL: no sample begins anew */
+  uint8_t *resets;  /* likewise [T, capacity], of the present batch [T][count]; NULL: no sample begins anew */
   bool lent;        /* a pass has handed these buffers to the model, which may read them again */
   bool training;    /* the passes belong to a step of training; a model with dropout is told so */
   int64_t step;     /* of training, from 0 */

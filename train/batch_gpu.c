@@ -58,6 +58,9 @@ static void place_staging(bppsa_batch *b, int64_t labels, layout *l) {
   if (b->dataset->lengths != NULL) {
     b->lengths = place(l, b->capacity, sizeof *b->lengths);
   }
+  if (b->dataset->resets != NULL) {
+    b->resets = place(l, b->capacity, b->dataset->seq_len);
+  }
   if (b->dataset->ops->queue == NULL) {
     if (bppsa_objective_real(&b->dataset->objective)) {
       b->targets.data = place(l, target_bytes(b, labels), 1);

@@ -10,6 +10,7 @@
 #include "core/compute/far_bias.h"
 #include "core/compute/launch.cuh"
 #include "recurrent/cell.h"
+#include "recurrent/gpu/resets.cuh"
 #include "recurrent/gpu/walk_sums.cuh"
 #include "scan/algorithm.h"
 
@@ -19,6 +20,7 @@ enum { CHUNK_HIDDEN = BPPSA_SCAN_FUSED_DIM }; /* the largest H of the fused kern
 template <typename real> struct layer_arrays {
   int64_t steps, batch, hidden, input; /* T, b, H, I */
   bool relu;                           /* the nonlinearity is ReLU */
+  layer_resets resets;                 /* of the present batch, in the order of the layer's walk */
   const int64_t *pause;                /* passes left that are sequential: at 0 a sequential pass does nothing; NULL: it runs */
   const real *w_ih, *b_ih, *w_hh, *b_hh;
   const real *x;             /* [T][b][I] */

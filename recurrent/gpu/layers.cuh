@@ -50,6 +50,8 @@ struct recurrent_gpu {
   const void *last;   /* g_T of the top layer if it is not in g, otherwise NULL */
   int64_t *lengths;   /* [B], of the present samples */
   int64_t *drawn;     /* [1 + B]: the step of training, and the samples' numbers in the data set */
+  uint8_t *resets;    /* [D][T][B], where the present samples begin anew: bytes of layer_resets, of each direction */
+  void *reset_words;  /* [D][B][row], its words */
   int64_t *drop_step; /* page-locked host memory: the step, which is copied to `drawn` when the work runs */
   void *products, *norms, *offsets, *between, *partials, *w_t, *exponents, *redone, *counted;
 };
@@ -157,6 +159,23 @@ inline const void *input_of(const recurrent_network *n, int64_t l) {
                                                                 : offset(n, n->layers[l - 1].h, n->batch * n->config.hidden);
 }
 
+/* Words of 32 steps for each sample in layer_resets, with the one behind the last step. */
+inline int64_t reset_row_of(const recurrent_network *n) {
+  return divide_up(n->config.seq_len, 32) + 1;
+}
+
+/* Where the samples of the present batch begin anew, for layer l. */
+inline layer_resets resets_of(const recurrent_network *n, int64_t l) {
+  layer_resets r = {};
+  if (n->resets.active) {
+    const int64_t side = l % bppsa_recurrent_directions(&n->config);
+    r.row = reset_row_of(n);
+    r.mask = n->gpu->resets + side * n->config.seq_len * n->batch;
+    r.words = (const uint32_t *)n->gpu->reset_words + side * n->batch * r.row;
+  }
+  return r;
+}
+
 template <typename real> layer_arrays<real> arrays_of(const recurrent_network *n, int64_t l) {
   layer_arrays<real> c = {};
   const bppsa_recurrent_config *config = &n->config;
@@ -165,6 +184,7 @@ template <typename real> layer_arrays<real> arrays_of(const recurrent_network *n
   c.hidden = config->hidden;
   c.input = n->layers[l].input;
   c.relu = config->nonlinearity == BPPSA_NONLINEARITY_RELU;
+  c.resets = resets_of(n, l);
   c.w_ih = (const real *)place_of(n, l, W_IH, false);
   c.w_hh = (const real *)place_of(n, l, W_HH, false);
   c.b_ih = (const real *)place_of(n, l, B_IH, false);
@@ -222,17 +242,20 @@ bppsa_status bppsa_gpu_back_clear(const recurrent_network *n); /* what must have
 bppsa_status bppsa_gpu_back_look(recurrent_network *n);
 bppsa_status bppsa_gpu_back_tell(recurrent_network *n);
 
-/* ---- samples of their own lengths, and dropout (sequences_cuda.cu) ---- */
+/* ---- samples of their own lengths, resets, and dropout (sequences_cuda.cu) ---- */
 
 bppsa_status bppsa_gpu_sequences_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
 bppsa_status bppsa_gpu_sequences_allocate(recurrent_network *n); /* what is in host memory */
 void bppsa_gpu_sequences_free(recurrent_network *n);
-/* Queues what a forward pass begins with: lengths, samples and step go to the GPU, and the input's rows are cut. */
+/* Queues what a forward pass begins with: lengths, resets, samples and step go to the GPU, and the input's rows are cut. */
 bppsa_status bppsa_gpu_sequences_begin(recurrent_network *n);
 /* Copies rows [T][b] of so many numbers, with 0 behind the samples' ends; from NULL: writes the zeros alone. */
 bppsa_status bppsa_gpu_cut(const recurrent_network *n, const void *from, int64_t width, int64_t from_row, void *to,
                            int64_t to_row);
 bppsa_status bppsa_gpu_cut_states(const recurrent_network *n, int64_t l); /* of layer l, and what it saves */
+/* Copies rows of `width` reals of the first `steps` steps of layer l, with 0 where a sample begins anew in front of the step; from
+ * NULL: writes the zeros alone. The batch has resets. */
+bppsa_status bppsa_gpu_hide(const recurrent_network *n, int64_t l, int64_t steps, int64_t width, const void *from, void *to);
 /* As bppsa_ragged_gather_ends and bppsa_ragged_scatter_ends, of rows [T][b]. */
 bppsa_status bppsa_gpu_gather_ends(const recurrent_network *n, const void *rows, int64_t row, int64_t width, void *ends,
                                    int64_t end_row);

@@ -261,9 +261,10 @@ template <typename real> bppsa_status backward_layer(recurrent_network *n, int64
   const int64_t rows = c.steps * c.batch, out = n->cell->gates * c.hidden;
   BPPSA_TRY((fused ? run_chunks<real>(n, l, true) : run_scan<real>(n, l)));
   if (!sums) {
-    const void *delta_h = n->cell->split ? n->delta_h : n->pre;
+    const void *delta_h = n->cell->split ? n->delta_h : n->pre, *before = n->resets.active ? n->before : c.h;
+    BPPSA_TRY(n->resets.active ? bppsa_gpu_hide(n, l, c.steps, c.hidden, c.h, n->before) : BPPSA_OK);
     BPPSA_TRY(
-        weight_gradient<real>(n, rows, c.hidden, out, delta_h, c.h, place_of(n, l, W_HH, true), place_of(n, l, B_HH, true)));
+        weight_gradient<real>(n, rows, c.hidden, out, delta_h, before, place_of(n, l, W_HH, true), place_of(n, l, B_HH, true)));
   }
   if (!sums || c.input > 1) {
     BPPSA_TRY(weight_gradient<real>(n, rows, c.input, out, n->pre, c.x, place_of(n, l, W_IH, true), place_of(n, l, B_IH, true)));

@@ -1,4 +1,4 @@
-/* Samples of their own lengths, and dropout, on a GPU. Arrays have all steps of all samples; behind a sample's end there are
+/* Samples of their own lengths, samples that begin anew, and dropout, on a GPU. Arrays have all steps of all samples; behind a sample's end there are
  * zeros. */
 #ifndef BPPSA_RECURRENT_GPU_SEQUENCE_KERNELS_CUH
 #define BPPSA_RECURRENT_GPU_SEQUENCE_KERNELS_CUH
@@ -10,24 +10,51 @@
 
 /* Rows of `width` numbers of an array [T][b], which begin from_row and to_row numbers apart. */
 template <typename real> struct sequence_rows {
-  const int64_t *lengths; /* [b] */
+  const int64_t *lengths; /* [b]; NULL: all rows are of a sample's steps */
+  const uint8_t *resets;  /* [T][b], not 0: the row becomes 0; NULL: none does */
   const real *from;       /* NULL: the rows of a sample's steps stay as they are */
   real *to;
   int64_t count, width, from_row, to_row, batch; /* count: of numbers */
 };
 
-/* Copies the rows of a sample's steps, and writes 0 behind its end. */
+/* Copies the rows of a sample's steps, and writes 0 behind its end, or where it begins anew. */
 template <typename real> __global__ void bppsa_sequence_cut(sequence_rows<real> r) {
   const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
   if (at < r.count) {
     const int64_t row = at / r.width, i = at % r.width;
-    const bool runs = row / r.batch < r.lengths[row % r.batch];
+    const bool runs =
+        (r.lengths == nullptr || row / r.batch < r.lengths[row % r.batch]) && (r.resets == nullptr || r.resets[row] == 0);
     real *to = r.to + row * r.to_row + i;
     if (!runs) {
       *to = 0;
     } else if (r.from != nullptr) {
       *to = r.from[row * r.from_row + i];
     }
+  }
+}
+
+/* Where samples begin anew, for layer_resets. */
+struct sequence_resets {
+  const int64_t *lengths; /* [b]; NULL: all are `steps` */
+  uint8_t *mask;          /* [sides][steps][b]; those of the first side are given */
+  uint32_t *words;        /* [sides][b][row] */
+  int64_t steps, batch, row, sides;
+};
+
+/* Makes the bytes of a reverse direction, whose step k is cut where time is cut in front of step length - k, and the words; clears
+ * bytes behind a sample's end. A warp makes a word. */
+__global__ void bppsa_sequence_resets(sequence_resets r) {
+  const int64_t word = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32, line = word / r.row;
+  const int64_t step = word % r.row * 32 + threadIdx.x % 32, b = line % r.batch, side = line / r.batch;
+  const bool exists = side < r.sides && step < r.steps;
+  const int64_t length = r.lengths != nullptr ? r.lengths[b] : r.steps, given = side == 0 ? step : length - step;
+  const bool anew = exists && step < length && given < length && r.mask[given * r.batch + b] != 0;
+  const uint32_t bits = __ballot_sync(0xffffffffu, anew);
+  if (side < r.sides && threadIdx.x % 32 == 0) {
+    r.words[word] = bits;
+  }
+  if (exists && (side > 0 || step >= length)) {
+    r.mask[(side * r.steps + step) * r.batch + b] = anew;
   }
 }
 

@@ -1,10 +1,10 @@
-/* Samples of their own lengths, and dropout, on a GPU.
+/* Samples of their own lengths, samples that begin anew, and dropout, on a GPU.
  *
  * All samples of a batch run at the same time, so that the longest one determines how long a pass takes. Every sample goes through
  * all T steps, with inputs and gradients that are 0 behind its end. What it computes there is replaced by zeros, layer by layer,
  * before anything reads it.
  *
- * The lengths, and the samples and the step of training that dropout draws by, are read from the caller's memory when the queued
+ * The lengths, the resets, and the samples and the step of training that dropout draws by, are read from the caller's memory when the queued
  * work runs, so that a recorded pass finds the present ones. */
 #include "core/compute/memory.h"
 #include "recurrent/gpu/layers.cuh"
@@ -35,6 +35,34 @@ bppsa_status cut(const recurrent_network *n, const void *from, int64_t width, in
   r.batch = n->batch;
   BPPSA_LAUNCH(bppsa_sequence_cut<real>, blocks_of(r.count), THREADS, 0, stream_of(n), r);
   return bppsa_cuda_check(cudaGetLastError(), "samples of their own lengths: launch");
+}
+
+template <typename real>
+bppsa_status hide(const recurrent_network *n, int64_t l, int64_t steps, int64_t width, const void *from, void *to) {
+  sequence_rows<real> r = {};
+  r.resets = resets_of(n, l).mask;
+  r.from = (const real *)from;
+  r.to = (real *)to;
+  r.count = steps * n->batch * width;
+  r.width = r.from_row = r.to_row = width;
+  r.batch = n->batch;
+  BPPSA_LAUNCH(bppsa_sequence_cut<real>, blocks_of(r.count), THREADS, 0, stream_of(n), r);
+  return bppsa_cuda_check(cudaGetLastError(), "samples that begin anew: launch");
+}
+
+/* Brings the resets of the present batch to the GPU. */
+bppsa_status put_resets(const recurrent_network *n) {
+  sequence_resets r = {};
+  r.lengths = n->ragged.active ? n->gpu->lengths : NULL;
+  r.mask = n->gpu->resets;
+  r.words = (uint32_t *)n->gpu->reset_words;
+  r.steps = n->config.seq_len;
+  r.batch = n->batch;
+  r.row = reset_row_of(n);
+  r.sides = bppsa_recurrent_directions(&n->config);
+  BPPSA_TRY(bppsa_memory_queue_put(n->gpu->device, r.mask, n->resets.given, r.steps * r.batch));
+  BPPSA_LAUNCH(bppsa_sequence_resets, blocks_of(r.sides * r.batch * r.row * 32), THREADS, 0, stream_of(n), r);
+  return bppsa_cuda_check(cudaGetLastError(), "samples that begin anew: launch");
 }
 
 template <typename real>
@@ -89,6 +117,13 @@ bppsa_status bppsa_gpu_sequences_visit(recurrent_network *n, bppsa_recurrent_vis
     BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, 1, c->batch, c->hidden, &n->ragged.ends, bytes));
     BPPSA_TRY(visit((void **)&n->gpu->lengths, c->batch * size, bytes));
   }
+  if (c->resets) {
+    const int64_t sides = bppsa_recurrent_directions(c), row = reset_row_of(n);
+    BPPSA_TRY(visit((void **)&n->gpu->resets, sides * c->seq_len * c->batch, bytes));
+    BPPSA_TRY(visit(&n->gpu->reset_words, sides * c->batch * row * (int64_t)sizeof(uint32_t), bytes));
+    BPPSA_TRY(n->gpu->sums ? BPPSA_OK
+                           : bppsa_recurrent_visit_array(n, visit, c->seq_len, c->batch, c->hidden, &n->before, bytes));
+  }
   return c->dropout > 0 ? visit((void **)&n->gpu->drawn, (1 + c->batch) * size, bytes) : BPPSA_OK;
 }
 
@@ -124,16 +159,20 @@ bppsa_status bppsa_gpu_sequences_begin(recurrent_network *n) {
     BPPSA_TRY(bppsa_memory_queue_put(device, n->gpu->drawn, n->gpu->drop_step, size));
     BPPSA_TRY(bppsa_memory_queue_put(device, n->gpu->drawn + 1, n->drop_samples, n->batch * size));
   }
-  if (!n->ragged.active) {
-    return BPPSA_OK;
+  if (n->ragged.active) {
+    BPPSA_TRY(bppsa_memory_queue_put(device, n->gpu->lengths, n->ragged.lengths, n->batch * size));
   }
-  BPPSA_TRY(bppsa_memory_queue_put(device, n->gpu->lengths, n->ragged.lengths, n->batch * size));
-  return bppsa_gpu_cut(n, n->x, input, input, n->ragged.x, input);
+  BPPSA_TRY(n->resets.active ? put_resets(n) : BPPSA_OK); /* by the lengths */
+  return n->ragged.active ? bppsa_gpu_cut(n, n->x, input, input, n->ragged.x, input) : BPPSA_OK;
 }
 
 bppsa_status bppsa_gpu_cut(const recurrent_network *n, const void *from, int64_t width, int64_t from_row, void *to,
                            int64_t to_row) {
   return OF_TYPE(n, cut, n, from, width, from_row, to, to_row);
+}
+
+bppsa_status bppsa_gpu_hide(const recurrent_network *n, int64_t l, int64_t steps, int64_t width, const void *from, void *to) {
+  return OF_TYPE(n, hide, n, l, steps, width, from, to);
 }
 
 bppsa_status bppsa_gpu_cut_states(const recurrent_network *n, int64_t l) {

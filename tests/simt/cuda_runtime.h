@@ -104,6 +104,13 @@ template <typename to, typename from> to simt_bits(from x) {
   memcpy(&result, &x, sizeof x);
   return result;
 }
+/* The place of the lowest bit that is set, from 1, or 0; bits that are 0 above the highest one that is set. */
+inline int __ffs(int x) {
+  return __builtin_ffs(x);
+}
+inline int __clz(int x) {
+  return x == 0 ? 32 : __builtin_clz((unsigned)x);
+}
 inline int __float_as_int(float x) {
   return simt_bits<int>(x);
 }
