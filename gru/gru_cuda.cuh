@@ -19,10 +19,6 @@ template <typename real> struct gru_unit {
     unit.n = at.saved[3 * at.hidden + i];
     return unit;
   }
-  /* The state in front of the step becomes 0. */
-  __device__ inline void begin_anew() {
-    h = 0;
-  }
   __device__ inline real before(const gru_unit &) const {
     return h;
   }

@@ -23,10 +23,6 @@ template <typename real> struct lstm_unit {
     unit.out = at.saved[4 * at.hidden + j];
     return unit;
   }
-  /* The state in front of the step becomes 0. */
-  __device__ inline void begin_anew() {
-    h = c = 0;
-  }
   __device__ inline real before(const lstm_unit &) const {
     return h;
   }

@@ -16,8 +16,6 @@ template <typename real> struct rnn_unit {
     unit.h = at.h[i];
     return unit;
   }
-  /* The state in front of the step becomes 0. */
-  __device__ inline void begin_anew() {}
   __device__ inline real before(const rnn_unit &earlier) const {
     return earlier.h;
   }

@@ -210,7 +210,7 @@ __device__ __forceinline__ void back_help_reset(const back_places<real, cell, HP
   BPPSA_UNROLL
   for (int i = 0; i < STEPS; ++i) {
     if ((resets >> i & 1) != 0) {
-      h->read[i].begin_anew();
+      h->read[i].begin();
     }
   }
 }

@@ -225,7 +225,7 @@ template <typename real, template <typename> class cell, typename shape>
 __device__ __forceinline__ void back_wide_single(bool anew, int buffer, bool relu, const wide_lane<real, shape> &l,
                                                  back_wide_walk<real, cell, shape> *w) {
   if (anew) {
-    w->units[0].begin_anew();
+    w->units[0].begin();
   }
   back_wide_step(0, buffer, relu, l, w);
   if (anew) {
