@@ -96,8 +96,13 @@ __global__ void bppsa_recurrent_any_speculate(layer_arrays<real> c, speculate_ar
   __syncthreads();
   for (int64_t t = at; t < end; ++t) { /* all steps of the warm-up write to one place */
     const int64_t row = t * c.batch + k.b;
+    const bool anew = c.resets.at(row);
     real *cells_to = PAIR && t >= begin ? c.cells + (row + c.batch) * k.hidden : aside_c;
-    forward_units<real, cell>(c, k.w, row, k.in, k.out, cells, cells_to, t < begin ? aside : c.saved + row * SAVED * k.hidden);
+    if (anew) {
+      k.load(NULL);
+      __syncthreads();
+    }
+    forward_units<real, cell>(c, k.w, row, k.in, k.out, anew ? NULL : cells, cells_to, t < begin ? aside : c.saved + row * SAVED * k.hidden);
     cells = cells_to;
     if (t >= begin) {
       k.store(k.out, c.h + (row + c.batch) * k.hidden);

@@ -18,6 +18,7 @@ struct alignas(16) back_task {
   int at = 0, bottom = 0, skip = 0;
   int counts = 0;                     /* the round from which weight gradients are summed, and δ is written */
   int last = 0;                       /* the last round, which the walker finds out */
+  int sample = 0;
   bool reads_u = false, adds = false; /* u_t is not 0; δ is added to what is there */
   bool keeps = false;                 /* δ is written, and sums are kept */
 };
@@ -117,9 +118,7 @@ template <typename real, template <typename> class cell, int HP, walk_kind KIND>
   cell<real> read[team::STEPS];             /* of the steps of a round */
   real u[team::STEPS], u_c[team::STEPS], x; /* x: of step lane % STEPS */
   const real *x_at;                         /* the next x; NULL: none is read */
-  const uint8_t *reset_at;                  /* of the first step, as layer_resets::mask; NULL: there are no resets */
-  int reset;                                /* of step lane % STEPS */
-  unsigned forgets;                         /* bit i: the h of step i of a round is not what the sample began with */
+  unsigned forgets;                         /* bit i: the h of step i of a round is not what the sample begins with */
   unit_place<real, cell> unit;              /* of the next step to read */
   const real *u_at;
   int64_t g_row; /* reals from one step of u to the next; 0 where zeros are read */
@@ -150,8 +149,6 @@ __device__ __forceinline__ void back_help_begin(const layer_arrays<real> &c, con
   h->unit.saved = launch_kept(h->unit.saved);
   h->g_row = task.reads_u ? (1 + PAIR) * state : 0;
   h->x_at = KIND != WALK_FREE && c.input == 1 ? launch_kept(c.x + row) : NULL; /* of the first step */
-  h->reset_at = c.resets.mask != NULL ? c.resets.mask + row : NULL;
-  h->reset = 0;
   h->forgets = 0;
   h->u_at = launch_kept(task.reads_u ? (const real *)c.g + row * (1 + PAIR) * c.hidden + j : s.zeros + j);
   h->adds = task.adds;
@@ -185,24 +182,23 @@ __device__ __forceinline__ void back_help_read(int lane, int round, back_helper<
       h->u_at -= h->g_row;
     }
   }
-  const int place = WHOLE ? slot : slot < h->skip ? h->skip : slot < h->left ? slot : h->left - 1;
   if (KIND != WALK_FREE && h->x_at != NULL) {
+    const int place = WHOLE ? slot : slot < h->skip ? h->skip : slot < h->left ? slot : h->left - 1;
     h->x = h->x_at[(int64_t)(h->skip - place) * h->batch];
-  }
-  if (h->reset_at != NULL) {
-    h->reset = h->reset_at[(int64_t)(h->skip - place) * h->batch];
   }
 }
 
-/* Notes in front of which steps of a round, of which everything has been read, the sample begins anew. What it had there is 0. */
+/* Notes in front of which steps of a round, of which everything has been read, the sample begins anew. What it had there is 0. No
+ * register holds anything for this between rounds, since helpers have none to spare. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
-__device__ __forceinline__ void back_help_reset(const back_places<real, cell, HP, KIND> &at, int lane, int round,
-                                                back_helper<real, cell, HP, KIND> *h) {
+__device__ __forceinline__ void back_help_reset(const layer_arrays<real> &c, const back_places<real, cell, HP, KIND> &at, int lane,
+                                                int round, back_helper<real, cell, HP, KIND> *h) {
   enum { STEPS = back_team<real, cell, HP, KIND>::STEPS, EARLIER = cell<real>::EARLIER };
-  if (h->reset_at == NULL) {
+  if (c.resets.mask == NULL) {
     return;
   }
-  const unsigned resets = __ballot_sync(0xffffffffu, h->reset != 0) & ((1u << STEPS) - 1);
+  const int end = at.task->at + at.task->skip - round * STEPS; /* the state behind the round's first place */
+  const unsigned resets = end > 0 ? c.resets.back(at.task->sample, end) & ((1u << STEPS) - 1) : 0;
   if (lane == 0) {
     at.resets[(unsigned)round % back_team<real, cell, HP, KIND>::ROUNDS] = resets;
   }
@@ -407,7 +403,7 @@ __device__ __noinline__ void back_help_walk(const layer_arrays<real> &c, const b
   BPPSA_UNROLL_BY(1)
   for (int round = 0; round < 2; ++round) {
     back_help_read<false>(lane, round, &h);
-    back_help_reset(at, lane, round, &h);
+    back_help_reset(c, at, lane, round, &h);
     back_help_make(at, relu, lane, round, h);
   }
   back_help_read<false>(lane, 2, &h);
@@ -415,7 +411,7 @@ __device__ __noinline__ void back_help_walk(const layer_arrays<real> &c, const b
   int round = 0; /* that the walker walks */
   BPPSA_UNROLL_BY(1)
   for (;; ++round) {
-    back_help_reset(at, lane, round + 2, &h);
+    back_help_reset(c, at, lane, round + 2, &h);
     back_help_make(at, relu, lane, round + 2, h);
     if (whole(round + 3)) {
       back_help_read<true>(lane, round + 3, &h);

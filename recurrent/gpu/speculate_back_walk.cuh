@@ -113,7 +113,8 @@ __device__ __forceinline__ void back_begin(const back_course &o, bool reads_u, b
   w->stop = -1;
   w->notes = false;
   back_ask<real, cell, HP, KIND>(
-      o, {BACK_WALKS, o.at, o.bottom, w->skip, (warm + STEPS - 1) / STEPS, INT32_MAX, reads_u, adds, o.kind != BACK_PROBE}, *w);
+      o, {BACK_WALKS, o.at, o.bottom, w->skip, (warm + STEPS - 1) / STEPS, INT32_MAX, o.b, reads_u, adds, o.kind != BACK_PROBE},
+      *w);
   at.meet(); /* two rounds are ready */
 }
 
@@ -233,9 +234,9 @@ __device__ __noinline__ bool back_follow(const real *w_hh, int hidden, int lane,
   const int least = w.resets ? INT32_MAX : (int)STEPS; /* places that are left when the inner loop goes on */
   unsigned coming = w.resets ? at.resets[w.round % team::ROUNDS] : 0;
   bool goes_on = true;
-  const auto ended = [&]() { /* a round */
+  const auto ended = [&](int steps) { /* a round, of so many steps or fewer */
                              if (w.notes) {
-                               back_note_round<STEPS>(w.left < STEPS ? w.left : (int)STEPS, &w);
+                               back_note_round<STEPS>(steps, &w);
                              }
                              w.left -= STEPS;
                              w.skip = 0;
@@ -251,13 +252,13 @@ __device__ __noinline__ bool back_follow(const real *w_hh, int hidden, int lane,
     coming = w.resets ? at.resets[(w.round + 1) % team::ROUNDS] : 0; /* comes while the round is walked */
     if (w.skip > 0 || w.left < STEPS || resets != 0) {
       back_round<false, real, cell, HP, KIND>(weights, at.ring, at.deltas, resets, unit, place, next, &w);
-      ended();
+      ended(w.left < STEPS ? w.left : (int)STEPS);
       continue;
     }
     BPPSA_UNROLL_BY(1)
     do { /* a loop of its own is fast */
       back_round<true, real, cell, HP, KIND>(weights, at.ring, at.deltas, 0, unit, place, next, &w);
-      ended();
+      ended(STEPS);
     } while (goes_on && rounds > 0 && w.left >= least);
   }
   *walk = w;

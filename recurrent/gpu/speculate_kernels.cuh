@@ -79,12 +79,12 @@ __device__ __forceinline__ void speculate_chunk(const layer_arrays<real> &c, con
   l->c_to = l->h_to + hidden;
   l->saved_to = l->h_to + (1 + PAIR) * hidden;
   l->state = l->saved_row = 0;
-  forward_run<real, cell>(c, lane, r.begin - r.at, shared, l);
+  forward_run<real, cell>(c, lane, b, r.begin, r.begin - r.at, shared, l);
   __syncwarp();
   l->state = state;
   l->saved_row = saved_row;
   forward_seek<real, cell>(c, lane, b, r.begin, l);
-  forward_run<real, cell>(c, lane, r.end - r.begin, shared, l);
+  forward_run<real, cell>(c, lane, b, r.end, r.end - r.begin, shared, l);
   s.ends[ANEW][slot * (1 + PAIR) * hidden + j] = l->h;
   if constexpr (PAIR) {
     s.ends[ANEW][(2 * slot + 1) * hidden + j] = l->c;

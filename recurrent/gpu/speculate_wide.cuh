@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(shape::THREADS) bppsa_recurrent_wide_speculate
       f.c_to = c.cells + ((at + 1) * c.batch + i.b) * c.hidden + i.j;
     }
     f.quiet = begin - at;
-    wide_forward_run<true, real, cell>(c, end - at, l, &f);
+    wide_forward_run<true, real, cell>(c, i.b, end, end - at, l, &f);
     if (i.writes) {
       s.ends[ANEW][i.slot * (1 + PAIR) * c.hidden + i.j] = f.h;
       if constexpr (PAIR) {
