@@ -60,6 +60,7 @@
 #include "scan/algorithm.h"
 #include "scan/level.h"
 #include "scan/method.h"
+#include "scan/one_call.h"
 #include "scan/plan.h"
 #include "scan/scan.h"
 #include "scan/transition.h"

@@ -1,79 +1,43 @@
-/* A dense scan, compared with the recurrence it replaces.
- *
- * n random transposed Jacobians J_tᵀ [H, H] and a seed g_n [H] go through Blelloch's algorithm; g_0 .. g_{n-1} are then
- * compared with g_{t-1} = J_tᵀ g_t, computed one step after the other.
- */
+/* A dense scan, compared with the recurrence that it replaces: T random transposed Jacobians J_tᵀ [H, H] and a seed g_T [H] go
+ * through Blelloch's algorithm; g_0 .. g_{T-1} are then compared with g_{t-1} = J_tᵀ g_t, computed one step after the other. */
 #include <bppsa.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { N = 21, H = 8 };
+enum { T = 21, H = 8 };
 
-static double jt[N][H][H]; /* jt[t - 1] = J_tᵀ */
-static double g[N + 1][H]; /* the scan's gradients, g[N] is the seed */
-static double reference[N + 1][H];
-
-static void check(bppsa_status status) {
-  if (status != BPPSA_OK) {
-    fprintf(stderr, "scan: %s: %s\n", bppsa_status_name(status), bppsa_last_error());
-    exit(1);
-  }
-}
-
-/* Fills in uniform numbers of variance 1/H, so that the products neither vanish nor explode. */
-static void fill(void) {
-  const double scale = sqrt(3.0 / H);
-  for (int i = 0; i < N * H * H; ++i) {
-    (&jt[0][0][0])[i] = scale * (2.0 * rand() / RAND_MAX - 1.0);
-  }
-  for (int i = 0; i < H; ++i) {
-    g[N][i] = reference[N][i] = 1.0;
-  }
-}
-
-static void scan(void) {
-  bppsa_scan_config config = bppsa_scan_config_default();
-  config.element = BPPSA_ELEMENT_DENSE;
-  config.dtype = BPPSA_F64;
-  config.jacobians = N;
-  config.dim = H;
-  config.input = true;
-
-  bppsa_device *device = NULL;
-  bppsa_scan_plan *plan = NULL;
-  bppsa_scan_executor *executor = NULL;
-  check(bppsa_device_create("cpu", 0, &device));
-  check(bppsa_scan_plan_create(&config, &plan));
-  check(bppsa_scan_executor_create(plan, device, &executor));
-
-  const bppsa_scan_operands operands = {.batch = 1, .jt = jt, .gradients = g};
-  check(executor->execute(executor, &operands));
-  printf("%d Jacobians: %lld steps on the critical path\n", N, (long long)bppsa_scan_plan_totals(plan)->critical_steps);
-
-  bppsa_scan_executor_destroy(executor);
-  bppsa_scan_plan_destroy(plan);
-  bppsa_device_destroy(device);
-}
-
-static double difference(void) {
-  double worst = 0.0;
-  for (int t = N; t >= 1; --t) {
-    for (int i = 0; i < H; ++i) {
-      reference[t - 1][i] = 0.0;
-      for (int j = 0; j < H; ++j) {
-        reference[t - 1][i] += jt[t - 1][i][j] * reference[t][j];
-      }
-      worst = fmax(worst, fabs(reference[t - 1][i] - g[t - 1][i]));
-    }
-  }
-  return worst;
-}
+static double jt[T][H][H]; /* jt[t - 1] = J_tᵀ */
+static double g[T + 1][H]; /* g[T] is the seed */
 
 int main(void) {
-  fill();
-  scan();
-  const double worst = difference();
+  for (int i = 0; i < T * H * H; ++i) { /* of variance 1 / H, so that the products neither vanish nor explode */
+    (&jt[0][0][0])[i] = sqrt(3.0 / H) * (2.0 * rand() / RAND_MAX - 1.0);
+  }
+  for (int i = 0; i < H; ++i) {
+    g[T][i] = 1.0;
+  }
+  bppsa_device *device = NULL;
+  const bppsa_view jacobians = bppsa_view_make(jt, BPPSA_F64, 4, (int64_t[]){T, 1, H, H});
+  const bppsa_view gradients = bppsa_view_make(g, BPPSA_F64, 3, (int64_t[]){T + 1, 1, H});
+  const bppsa_scan_method method = bppsa_scan_method_of(BPPSA_SCAN_BLELLOCH); /* NULL in its place: the planner's choice */
+  if (bppsa_device_create("cpu", 0, &device) != BPPSA_OK ||
+      bppsa_scan(device, &jacobians, NULL, &gradients, &method) != BPPSA_OK) {
+    fprintf(stderr, "scan: %s\n", bppsa_last_error());
+    return 1;
+  }
+  bppsa_device_destroy(device);
+
+  double worst = 0.0;
+  for (int t = T; t >= 1; --t) { /* each step from the scan's own g_t: the errors of steps do not add up */
+    for (int i = 0; i < H; ++i) {
+      double expected = 0.0;
+      for (int j = 0; j < H; ++j) {
+        expected += jt[t - 1][i][j] * g[t][j];
+      }
+      worst = fmax(worst, fabs(expected - g[t - 1][i]));
+    }
+  }
   const int good = worst < 1e-10; /* false for a NaN */
   printf("largest difference from the sequential recurrence: %.1e (%s)\n", worst, good ? "good" : "BAD");
   return good ? 0 : 1;

@@ -173,7 +173,8 @@ template <typename real, int N, conv_source SOURCE> __global__ void bppsa_jacobi
 
 /* ---- elementwise operators: one read and one write of N reals ---- */
 
-enum diagonal_slope {
+/* The type is fixed, because values behind SLOPE_ACTIVATION have no names. */
+enum diagonal_slope : int {
   SLOPE_ONE,
   SLOPE_RELU,
   SLOPE_LEAKY,

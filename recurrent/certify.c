@@ -104,8 +104,12 @@ static bppsa_status take_samples(const pair *p) {
     memcpy(to->stretch, from->stretch, (size_t)from->stretches * sizeof *to->stretch);
     memcpy(to->place, from->place, (size_t)n->batch * sizeof *to->place);
   }
-  n->resets.active = p->n->resets.active;
-  if (n->resets.active) {
+  if (p->n->gpu != NULL && p->n->resets.active) {
+    const bppsa_view given =
+        bppsa_view_make((void *)(uintptr_t)p->n->resets.given, BPPSA_U8, 2, (int64_t[]){n->config.seq_len, n->batch});
+    bppsa_resets_take(n, n->batch, &given);
+  } else if (p->n->resets.active) {
+    n->resets.active = true;
     const int64_t steps = bppsa_recurrent_directions(&n->config) * n->config.seq_len;
     memcpy(n->resets.mask, p->n->resets.mask, (size_t)(steps * n->batch));
     memcpy(n->resets.any, p->n->resets.any, (size_t)steps);

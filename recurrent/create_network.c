@@ -397,9 +397,6 @@ static bppsa_status choose_method(recurrent_network *n, const bppsa_device *devi
 static bppsa_status make(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device, bool allocates,
                          recurrent_network **made) {
   BPPSA_TRY(check_config(config));
-  if (config->resets && bppsa_device_get_kind(device) != BPPSA_CPU) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "resets of samples on a GPU, expected a CPU");
-  }
   BPPSA_TRY(bppsa_recurrent_check_cell(config, cell));
   recurrent_network *n = bppsa_calloc(1, sizeof *n);
   if (n == NULL) {

@@ -26,7 +26,7 @@ typedef struct {
   int64_t weight_row;         /* elements from one row of W_k to the next; 0: H */
   const void *const *columns; /* d_k, K pointers to [n][b][H]; pair: K + 1 */
   const void *diagonal;       /* e [n][b][H]; NULL unless planned */
-  /* recurrent and pair, on a CPU: bytes [n][b], 1 where J_tᵀ of a sample is 0, whatever its factors are; NULL: nowhere. A
+  /* recurrent and pair: bytes [n][b], 1 where J_tᵀ of a sample is 0, whatever its factors are; NULL: nowhere. A
    * gradient behind such a step, NaN too, has no part in those in front of it. */
   const uint8_t *cuts;
   const bppsa_csr_values *values; /* csr: of J_1ᵀ .. J_nᵀ; J_1ᵀ is not used unless g_0 is wanted */

@@ -61,6 +61,7 @@ template <typename real> scan_chain<real> make_chain(const cuda_executor *x, con
     c.columns[c.matrices] = c.element == SCAN_PAIR ? (const real *)o->columns[c.matrices] : NULL;
     c.diagonal = config->diagonal ? (const real *)o->diagonal : NULL;
   }
+  c.cuts = o->cuts;
   c.injected = (const real *)o->injected;
   c.gradients = (real *)o->gradients;
   c.dims = x->dims;
@@ -118,7 +119,7 @@ void launch_matrices(const cuda_executor *x, const scan_chain<real> &c, const bp
     BPPSA_LAUNCH(bppsa_scan_apply<real>, items, threads, vectors, x->stream, c, record, x->room);
   } else if (level->span == 1) {
     const int64_t rows = (x->dim + c.affine) * c.batch, tiles = (rows + x->tile - 1) / x->tile;
-    const size_t shared = (size_t)x->tile * (vectors + sizeof(real) + sizeof(int64_t) + sizeof(int32_t)) + sizeof(real);
+    const size_t shared = (size_t)x->tile * (vectors + sizeof(real) + sizeof(int64_t) + 2 * sizeof(int32_t)) + sizeof(real);
     BPPSA_LAUNCH(bppsa_scan_carry<real>, (int)(level->count * tiles), threads_for(x->dim * x->tile), shared, x->stream, c, record,
                  tiles, x->tile, x->room);
   } else {
@@ -181,7 +182,6 @@ template <typename real> bppsa_status run(const cuda_executor *x, const bppsa_sc
 bppsa_status execute(bppsa_scan_executor *executor, const bppsa_scan_operands *operands) {
   cuda_executor *x = (cuda_executor *)executor;
   BPPSA_TRY(bppsa_scan_check_operands(executor->plan, operands));
-  BPPSA_TRY(bppsa_scan_refuse_cuts(operands, "on a GPU"));
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(x->index), "scan"));
   return executor->plan->config.dtype == BPPSA_F32 ? run<float>(x, operands) : run<double>(x, operands);
 }

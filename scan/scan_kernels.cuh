@@ -31,6 +31,7 @@ template <typename real> struct scan_chain {
   scan_element element;
   int32_t matrices;
   bool affine;
+  const uint8_t *cuts; /* [n][b], not 0: J_tᵀ of the sample is 0, whatever its factors are; NULL: nowhere */
   const real *jt, *weights[SCAN_MATRICES], *columns[SCAN_MATRICES + 1], *diagonal, *injected;
   real *gradients;
   /* If sizes differ (dense): sizes of g_t, size n + 1; first reals of g_t, of J_{t+1}ᵀ and of slots, for one sample. */
@@ -103,6 +104,39 @@ __device__ inline scan_held<real> scan_held_at(const scan_chain<real> &c, int64_
           c.affine};
 }
 
+/* ---- elements that are 0 ---- */
+
+/* Is a[i] of sample b 0, whatever its factors are? */
+template <typename real> __device__ inline bool scan_is_cut(const scan_chain<real> &c, int64_t i, int64_t b) {
+  return c.cuts != NULL && c.cuts[(c.n - i) * c.batch + b] != 0;
+}
+
+/* Is some element of a[first:last] 0? Then the product is 0, but for its affine row, and its other rows are not read. All threads
+ * take part. */
+template <typename real> __device__ inline bool scan_has_cut(const scan_chain<real> &c, int64_t first, int64_t last, int64_t b) {
+  bool found = false;
+  if (c.cuts == NULL) {
+    return false;
+  }
+  for (int64_t i = first + threadIdx.x; i <= last; i += blockDim.x) {
+    found = found || scan_is_cut(c, i, b);
+  }
+  return __syncthreads_or(found) != 0;
+}
+
+/* Returns the place of the last element that is 0 among a[first:last], from 0; -1: none is. All lanes of a warp take part. */
+template <typename real>
+__device__ inline int32_t scan_last_cut(const scan_chain<real> &c, int64_t first, int64_t last, int64_t b) {
+  for (int64_t end = last; c.cuts != NULL && end >= first; end -= warpSize) {
+    const int64_t i = end - (int)threadIdx.x % warpSize;
+    const unsigned found = __ballot_sync(0xffffffffu, i >= first && scan_is_cut(c, i, b));
+    if (found != 0) {
+      return (int32_t)(end - first) - (__ffs((int)found) - 1);
+    }
+  }
+  return -1;
+}
+
 /* ---- vectors through leaves ---- */
 
 /* The vectors of a block: rows 0 .. rows - 1 of shared memory, `room` reals each. */
@@ -121,7 +155,7 @@ template <typename real> __device__ void scan_leaf_pair(const scan_chain<real> &
     const real *x = v.in + row * v.room;
     const real delta = x[h + r] + c.columns[c.matrices][place] * x[r];
     v.scaled[row * v.room + h + r] = delta;
-    v.out[row * v.room + h + r] = delta * c.diagonal[place];
+    v.out[row * v.room + h + r] = scan_is_cut(c, i, v.samples[row]) ? 0 : delta * c.diagonal[place];
   }
   for (int32_t q = 0; q < c.matrices; ++q) {
     for (int64_t at = threadIdx.x; at < v.rows * h; at += threads) { /* each thread has made these δ itself */
@@ -137,7 +171,7 @@ template <typename real> __device__ void scan_leaf_pair(const scan_chain<real> &
       for (int64_t r = 0; r < h; ++r) {
         sum += x[r] * w[r * c.weight_row];
       }
-      v.out[row * v.room + j] = sum;
+      v.out[row * v.room + j] = q + 1 == c.matrices && scan_is_cut(c, i, v.samples[row]) ? 0 : sum;
     }
     __syncthreads();
   }
@@ -181,7 +215,7 @@ template <typename real> __device__ void scan_leaf(const scan_chain<real> &c, in
       if (c.diagonal != NULL && q + 1 == c.matrices) {
         sum += v.in[row * v.room + j] * c.diagonal[(step * c.batch + v.samples[row]) * m + j];
       }
-      v.out[row * v.room + j] = sum;
+      v.out[row * v.room + j] = q + 1 == c.matrices && scan_is_cut(c, i, v.samples[row]) ? 0 : sum;
     }
     __syncthreads();
   }
@@ -223,8 +257,29 @@ template <typename real> __global__ void bppsa_scan_walk(scan_chain<real> c, sca
   }
 }
 
+/* Returns the first link through which some of a block's rows must be taken: a row of a product that is cut is 0, and the affine
+ * row begins with the last cut. cut [rows]: the link of each row's last cut, or -1. Ends with a barrier. */
+template <typename real>
+__device__ inline int64_t scan_carry_start(const scan_chain<real> &c, int64_t i, int64_t length, int64_t first_row, int64_t size,
+                                           int rows, int32_t *cut) {
+  int64_t start = length + 1;
+  for (int row = (int)threadIdx.x / warpSize; row < rows; row += (int)blockDim.x / warpSize) {
+    const int32_t last = scan_last_cut(c, i, i + length, (first_row + row) / size);
+    if ((int)threadIdx.x % warpSize == 0) {
+      cut[row] = last;
+    }
+  }
+  __syncthreads();
+  for (int row = 0; row < rows; ++row) {
+    const bool affine = c.affine && (first_row + row) % size == size - 1;
+    const int64_t from = cut[row] < 0 ? 0 : affine ? cut[row] : length + 1;
+    start = from < start ? from : start;
+  }
+  return start;
+}
+
 /* Products a[i:i+length] = a[i] ⋄ .. ⋄ a[i+length] of leaves. block x: a tile of `tile` rows of all samples, block y ..:
- * item. Threads: whole warps. shared: 3 · tile · room reals, then tile norms, tile samples and exponents. */
+ * item. Threads: whole warps. shared: 3 · tile · room reals, then tile norms, tile samples, exponents, and places of cuts. */
 template <typename real>
 __global__ void bppsa_scan_carry(scan_chain<real> c, scan_record record, int64_t tiles, int tile, int64_t room) {
   BPPSA_SHARED(real, memory);
@@ -242,12 +297,15 @@ __global__ void bppsa_scan_carry(scan_chain<real> c, scan_record record, int64_t
   for (int row = (int)threadIdx.x; row < rows; row += (int)blockDim.x) {
     samples[row] = (first_row + row) / size;
     e[row] = 0;
+    norms[row] = 0;
   }
-  for (int64_t at = threadIdx.x; at < rows * room; at += blockDim.x) { /* the identity; 0 for the affine row */
-    v.in[at] = (first_row + at / room) % size == at % room ? 1 : 0;
+  const int64_t start = scan_carry_start(c, i, length, first_row, size, rows, e + tile);
+  for (int64_t at = threadIdx.x; at < rows * room;
+       at += blockDim.x) { /* the identity; 0 for the affine row, and where it is cut */
+    v.in[at] = (first_row + at / room) % size == at % room && e[tile + at / room] < 0 ? 1 : 0;
   }
   __syncthreads();
-  for (int64_t link = 0; link <= length; ++link) {
+  for (int64_t link = start; link <= length; ++link) {
     const int64_t m = scan_dim(c, i + link + 1);
     scan_leaf(c, i + link, v);
     for (int64_t at = threadIdx.x; c.affine && at < rows * m; at += blockDim.x) {
@@ -276,6 +334,22 @@ __global__ void bppsa_scan_carry(scan_chain<real> c, scan_record record, int64_t
 
 /* ---- products of products ---- */
 
+/* Writes the rows of a join that are known where one operand is cut: 0, and where the right one is cut its affine row, whose
+ * exponent is `exponent`. Returns how many of the `rows` rows these are. All threads take part; ends with a barrier. */
+template <typename real>
+__device__ inline int64_t scan_join_cut(bool affine, bool cut, bool cut_right, int64_t rows, int64_t m, const real *right_affine,
+                                        int32_t exponent, real *out, int32_t *e) {
+  const int64_t known = !cut ? 0 : affine && !cut_right ? rows - 1 : rows;
+  for (int64_t at = threadIdx.x; at < known * m; at += blockDim.x) {
+    out[at] = affine && at / m + 1 == rows ? right_affine[at % m] : 0;
+  }
+  for (int64_t r = threadIdx.x; r < known; r += blockDim.x) {
+    e[r] = affine && r + 1 == rows ? exponent : 0;
+  }
+  __syncthreads();
+  return known;
+}
+
 /* a[i:r] = a[i:i+s-1] ⋄ a[i+s:r]. block (item, sample); threads: whole warps. The right operand is in the result's slot, so the
  * result is computed beside it and then moved. shared: room reals, then room exponents of the right operand and of the result. */
 template <typename real> __global__ void bppsa_scan_join(scan_chain<real> c, scan_record record, int64_t room) {
@@ -293,7 +367,9 @@ template <typename real> __global__ void bppsa_scan_join(scan_chain<real> c, sca
   }
   __syncthreads();
   const scan_range range = scan_range_of(left, count, er);
-  for (int64_t r = 0; r < rows; ++r) {
+  const bool cut_right = scan_has_cut(c, split, last, b), cut = scan_has_cut(c, i, split - 1, b) || cut_right;
+  const int64_t given = scan_join_cut(c.affine, cut, cut_right, rows, m, right + (count - 1) * m, er[count - 1], out, e);
+  for (int64_t r = given; r < rows; ++r) {
     const int32_t exponent = scan_join_factors(left, r, range, count, er, x);
     for (int64_t j = threadIdx.x; j < m; j += blockDim.x) {
       real sum = 0;
@@ -330,6 +406,14 @@ template <typename real> __global__ void bppsa_scan_apply(scan_chain<real> c, sc
   scan_vectors<real> v = {1, room, memory, memory + room, memory + 2 * room, &b};
   for (int64_t link = 0; link < length; i += scan_span(record, link++)) {
     const int64_t last = i + scan_span(record, link) - 1, m = scan_dim(c, last + 1);
+    if (last > i && scan_has_cut(c, i, last, b)) { /* the affine row alone: a gradient that is NaN ends here */
+      const scan_held<real> p = scan_held_at(c, i, last, b);
+      for (int64_t j = threadIdx.x; j < m; j += blockDim.x) {
+        c.gradients[scan_gradient_at(c, last + 1, b) + j] = c.affine ? scan_scaled(p.values[p.rows * m + j], p.e[p.rows]) : 0;
+      }
+      __syncthreads();
+      continue;
+    }
     for (int64_t r = threadIdx.x; r < scan_dim(c, i); r += blockDim.x) {
       v.in[r] = c.gradients[scan_gradient_at(c, i, b) + r];
     }

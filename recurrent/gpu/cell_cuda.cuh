@@ -144,7 +144,7 @@ template <typename real> struct chunk_arrays {
    * [links][b][2 HP][2 HP], stored by rows: those of h in front of those of c. */
   real *products;
   int32_t *exponents; /* [links][b][S], S = H, of a pair 2H */
-  real *norms;        /* likewise: the largest entry of each row */
+  real *norms;        /* likewise: the largest entry of each row; CUT_NORM if a reset cuts the product, which then is 0 */
   real *offsets;      /* [links][b][S]: the results of walks from 0; NULL unless gradients are injected */
   real *carried;      /* [links + 1][b][S]: g at the beginning of chunk p; of chunk P it is g_0 */
   bool from_zero;     /* walk: it goes from 0 to `offsets` and writes nothing else */

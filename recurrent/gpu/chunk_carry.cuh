@@ -6,15 +6,17 @@
 #include "core/base/cut.h"
 #include "core/compute/launch.cuh"
 #include "recurrent/gpu/cell_cuda.cuh"
+#include "recurrent/gpu/chunk_transition.cuh"
 #include "recurrent/gpu/lanes.cuh"
 #include "scan/scan_numbers.cuh"
 
 /* CARRY_NEAR: if the exponents of a product's rows differ by no more than this, they are taken off before the gradient is known. */
 template <typename real> constexpr int CARRY_THREADS = sizeof(real) == 4 ? 512 : 256;
 enum { CARRY_NONE = -(1 << 30), CARRY_NEAR = 24, CARRY_LEAST = -64 }; /* exponents */
+enum { CARRY_CUT = -1 };                                              /* the range of a product that a reset cuts */
 
 /* Takes one step from g_t to g_{t-1}, a unit in each lane, slowly: for chunks that are redone. *g_c: likewise for c of a pair.
- * shared: [K][H] reals. */
+ * shared: [K][H] reals. No sample begins anew in these steps: the product of a chunk that has a reset is not applied. */
 template <typename real, template <typename> class cell>
 __device__ real step_back(const layer_arrays<real> &c, int64_t t, int64_t b, int lane, real g, real *g_c, real *shared) {
   enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR };
@@ -158,32 +160,32 @@ template <typename real, int HP> struct carry_load {
     if (warp >= links) {
       return;
     }
-    const bool some = norm != 0; /* NaN too */
+    const bool cut = __any_sync(0xffffffffu, norm == CUT_NORM), some = !cut && norm != 0; /* NaN too */
     const int32_t top = __reduce_max_sync(0xffffffffu, some ? e : (int32_t)CARRY_NONE),
                   low = -__reduce_max_sync(0xffffffffu, some ? -e : (int32_t)CARRY_NONE);
     if (lane < HP) {
-      to->norm[buffer3][warp][lane] = norm;
+      to->norm[buffer3][warp][lane] = cut ? 0 : norm;
       to->offset[buffer3][warp][lane] = offset;
       to->e[buffer][warp][lane] = e;
       to->by[buffer][warp][lane] = some ? scan_normal_power<real>(e - top) : 0;
     }
     to->top[buffer][warp] = top == CARRY_NONE ? 0 : top;
-    to->range[buffer][warp] = top == CARRY_NONE ? 0 : top - low;
+    to->range[buffer][warp] = cut ? (int)CARRY_CUT : top == CARRY_NONE ? 0 : top - low;
   }
 };
 
-/* Follows the chain through one tile, whose offsets are 0 if nothing is injected. */
+/* Follows the chain through links first .. links - 1 of one tile, whose offsets are 0 if nothing is injected. */
 template <typename real, int HP>
-__device__ __forceinline__ carry_value<real> carry_follow(carry_value<real> g, int links, int buffer, int buffer3, int hidden,
-                                                          int lane, carry_tile<real, HP> *tile) {
+__device__ __forceinline__ carry_value<real> carry_follow(carry_value<real> g, int first, int links, int buffer, int buffer3,
+                                                          int hidden, int lane, carry_tile<real, HP> *tile) {
   typedef carry_tile<real, HP> type;
   const int j = lane < HP ? lane : 0; /* the other lanes read the same */
-  const quad<real> *m = launch_held(tile->m[buffer][0] + j * type::COLUMN);
-  const int32_t *e = launch_held(&tile->e[buffer][0][j]);
-  real *in = launch_held(tile->scaled[buffer][0]), *sum = launch_held(&tile->sum[buffer][0][j]);
-  int32_t *after = launch_held(tile->after[buffer]), now = *e;
+  const quad<real> *m = launch_held(tile->m[buffer][first] + j * type::COLUMN);
+  const int32_t *e = launch_held(&tile->e[buffer][first][j]);
+  real *in = launch_held(tile->scaled[buffer][first]), *sum = launch_held(&tile->sum[buffer][first][j]);
+  int32_t *after = launch_held(tile->after[buffer] + first), now = *e;
   BPPSA_UNROLL_BY(2)
-  for (int link = 0; link < links; ++link) {
+  for (int link = first; link < links; ++link) {
     const int32_t next = link + 1 < links ? e[HP] : 0;
     g = carry_apply<real, HP>(g, m, now, tile->offset[buffer3][link][j], true, hidden, lane, in);
     if (lane < HP) {
@@ -205,22 +207,22 @@ __device__ __forceinline__ carry_value<real> carry_follow(carry_value<real> g, i
  * within 2^±SCAN_WINDOW: unless the product is useless, the largest scaled result is between 2^-38 and 2^29, and the largest
  * number that is multiplied next at least 2^(-38 - CARRY_NEAR), which is above 2^CARRY_LEAST. */
 template <typename real, int HP>
-__device__ __forceinline__ carry_value<real> carry_follow_near(carry_value<real> g, int links, int buffer, int lane,
+__device__ __forceinline__ carry_value<real> carry_follow_near(carry_value<real> g, int first, int links, int buffer, int lane,
                                                                carry_tile<real, HP> *tile) {
   enum { Q = quad<real>::SIZE, PRODUCT = HP * carry_tile<real, HP>::COLUMN };
   const int j = lane < HP ? lane : 0; /* the other lanes compute the same as lane 0 */
-  const quad<real> *m_at = launch_held(tile->m[buffer][0] + j * carry_tile<real, HP>::COLUMN);
-  const real *by_at = launch_held(&tile->by[buffer][0][j]);
-  const int32_t *top_at = launch_held(tile->top[buffer]);
-  real *in = launch_held(tile->scaled[buffer][0]), *sum_at = launch_held(&tile->sum[buffer][0][j]), by = *by_at;
-  int32_t *after_at = launch_held(tile->after[buffer]), top = *top_at;
+  const quad<real> *m_at = launch_held(tile->m[buffer][first] + j * carry_tile<real, HP>::COLUMN);
+  const real *by_at = launch_held(&tile->by[buffer][first][j]);
+  const int32_t *top_at = launch_held(tile->top[buffer] + first);
+  real *in = launch_held(tile->scaled[buffer][first]), *sum_at = launch_held(&tile->sum[buffer][first][j]), by = *by_at;
+  int32_t *after_at = launch_held(tile->after[buffer] + first), top = *top_at;
   quad<real> m[HP / Q], rows[HP / Q];
   BPPSA_UNROLL
   for (int q = 0; q < HP / Q; ++q) {
     m[q] = m_at[q];
   }
   BPPSA_UNROLL_BY(2)
-  for (int link = 0; link < links; ++link) {
+  for (int link = first; link < links; ++link) {
     const real own = g.v * by;
     const int32_t after = g.e + top;
     real part[4] = {};
@@ -264,6 +266,42 @@ __device__ __forceinline__ carry_value<real> carry_follow_near(carry_value<real>
   return g;
 }
 
+/* The gradient behind a link that a reset cuts is what has been injected since the last reset in it: its offset. */
+template <typename real, int HP>
+__device__ __forceinline__ carry_value<real> carry_begin(int link, int buffer, int buffer3, int hidden, int lane,
+                                                         carry_tile<real, HP> *tile) {
+  const int j = lane < HP ? lane : 0; /* the other lanes compute the same as lane 0 */
+  const carry_value<real> g = carry_value_of(tile->offset[buffer3][link][j], lane < hidden);
+  if (lane < HP) {
+    tile->scaled[buffer][link][lane] = 0;
+    tile->sum[buffer][link][lane] = g.v;
+  }
+  tile->after[buffer][link] = g.e;
+  return g;
+}
+
+/* Follows the chain through one tile of `links` links. */
+template <typename real, int HP>
+__device__ __forceinline__ carry_value<real> carry_through_tile(const layer_arrays<real> &c, carry_value<real> g, bool injected,
+                                                                int links, int buffer, int buffer3, int lane,
+                                                                carry_tile<real, HP> *tile) {
+  const int hidden = (int)c.hidden, range = lane < links ? tile->range[buffer][lane] : 0;
+  const bool apart = injected || __any_sync(0xffffffffu, range > CARRY_NEAR) != 0;
+  const unsigned cuts = c.resets.words == nullptr ? 0 : __ballot_sync(0xffffffffu, range == CARRY_CUT);
+  for (int link = 0; link < links;) {
+    const int end = cuts >> link == 0 ? links : link + __ffs((int)(cuts >> link)) - 1;
+    if (link < end) {
+      g = apart ? carry_follow<real, HP>(g, link, end, buffer, buffer3, hidden, lane, tile)
+                : carry_follow_near<real, HP>(g, link, end, buffer, lane, tile);
+    }
+    if (end < links) {
+      g = carry_begin<real, HP>(end, buffer, buffer3, hidden, lane, tile);
+    }
+    link = end + 1;
+  }
+  return g;
+}
+
 /* Follows the chain again, checks each product before it applies the next, and redoes the steps of useless ones. shared: MATRICES
  * · HP reals. */
 template <typename real, template <typename> class cell, int HP>
@@ -278,7 +316,10 @@ __device__ void carry_careful(const layer_arrays<real> &c, const chunk_arrays<re
                                                          s.exponents[at], offset, s.offsets != NULL, hidden, lane, shared);
     const real result = scan_shifted(next.v, next.e), scaled = lane < hidden ? shared[lane] : 0;
     __syncwarp();
-    if (!carry_useless(scaled, s.norms[at], scan_shifted(offset, -next.e), next.v, result, lane < hidden)) {
+    if (s.norms[at] == CUT_NORM) {
+      v = offset;
+      g = carry_value_of(v, lane < hidden);
+    } else if (!carry_useless(scaled, s.norms[at], scan_shifted(offset, -next.e), next.v, result, lane < hidden)) {
       g = next;
       v = result;
     } else {
@@ -340,9 +381,7 @@ __global__ void __launch_bounds__(CARRY_THREADS<real>, 1) bppsa_recurrent_carry(
     const int64_t first = k * tile::LINKS, next = first + tile::LINKS;
     const int here = (int)min(links - first, (int64_t)tile::LINKS), buffer = (int)(k % 2), buffer3 = (int)(k % 3);
     if (warp == 0 && k < tiles) {
-      const bool apart = __any_sync(0xffffffffu, lane < here && shared->range[buffer][lane < here ? lane : 0] > CARRY_NEAR) != 0;
-      g = s.offsets == NULL && !apart ? carry_follow_near<real, HP>(g, here, buffer, lane, shared)
-                                      : carry_follow<real, HP>(g, here, buffer, buffer3, hidden, lane, shared);
+      g = carry_through_tile<real, HP>(c, g, s.offsets != NULL, here, buffer, buffer3, lane, shared);
     } else if (warp > 0) {
       const int coming = k + 1 < tiles ? (int)min(links - next, (int64_t)tile::LINKS) : 0, helper = warp - 1;
       load.fetch(s, c.batch, b, hidden, next, coming, helper, tile::HELPERS, lane);

@@ -1,5 +1,5 @@
 /* Phase 1 of the fused backward pass (recurrent/gpu/chunk_kernels.cuh): products of chunks, that is the sequential backward pass of
- * the rows of the identity. */
+ * the rows of the identity. The product of a chunk in which a sample begins anew is 0; its norms are CUT_NORM, which says so. */
 #ifndef BPPSA_RECURRENT_GPU_CHUNK_TRANSITION_CUH
 #define BPPSA_RECURRENT_GPU_CHUNK_TRANSITION_CUH
 
@@ -8,6 +8,34 @@
 #include "recurrent/gpu/cell_cuda.cuh"
 #include "recurrent/gpu/lanes.cuh"
 #include "scan/scan_numbers.cuh"
+
+enum { CUT_NORM = -1 };
+
+/* The links that an item of a warp has: the steps of its chunk, or none if the sample begins anew in one of them. *longest: of all
+ * items in the warp. first: the chunk's first step. */
+template <typename real>
+__device__ __forceinline__ int transition_count(const layer_arrays<real> &c, bool active, int64_t b, int64_t first, int steps,
+                                                int *longest) {
+  int count = steps;
+  if (c.resets.words != nullptr) {
+    count = active && c.resets.next(b, first, first + steps) < first + steps ? 0 : steps;
+    *longest = __reduce_max_sync(0xffffffffu, active ? count : 0);
+  }
+  return count;
+}
+
+/* Sets what a thread's rows have without links: a product that is cut. x [reals][threads] */
+template <typename real, int V>
+__device__ __forceinline__ void transition_clear(int count, int reals, real *x, int32_t (&e)[V], real (&norms)[V]) {
+  BPPSA_UNROLL
+  for (int v = 0; v < V; ++v) {
+    e[v] = 0;
+    norms[v] = CUT_NORM;
+  }
+  for (int at = 0; count == 0 && at < reals; ++at) {
+    x[at * CHUNK_THREADS] = 0;
+  }
+}
 
 /* A thread holds V rows of the product of one chunk and sample (an item); GROUPS threads of a warp share an item. The rows are in
  * shared memory, so that the loop over their entries need not be unrolled; sums are in registers. Once in a step an item's threads
@@ -193,7 +221,8 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_transition(laye
   const bool active = place < shape::ITEMS && item < items;
   const int64_t b = active ? item % c.batch : 0, chunk = active ? item / c.batch : 0;
   const int64_t start = c.steps - bppsa_cut(c.steps, s.chunks, chunk), end = c.steps - bppsa_cut(c.steps, s.chunks, chunk + 1);
-  const int count = (int)(start - end), longest = (int)bppsa_cut(c.steps, s.chunks, 1); /* chunks differ by one step at most */
+  int longest = (int)bppsa_cut(c.steps, s.chunks, 1); /* chunks differ by one step at most */
+  const int count = transition_count(c, active, b, end, (int)(start - end), &longest);
   for (int at = thread; at < shape::W_REALS; at += CHUNK_THREADS) {
     const int64_t j = at % HP, r = at / HP % HP, k = at / (HP * HP);
     w[at] = r < hidden && j < hidden ? c.w_hh[(k * hidden + r) * hidden + j] : 0;
@@ -202,10 +231,7 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_transition(laye
   real norms[V];
   cell<real> mine[shape::MINE] = {};
   unit_place<real, cell> at(c, ((start - 1) * c.batch + b) * hidden + group, group);
-  BPPSA_UNROLL
-  for (int v = 0; v < V; ++v) {
-    e[v] = 0;
-  }
+  transition_clear(count, HP * V, x, e, norms);
   BPPSA_UNROLL
   for (int i = 0; i < shape::MINE; ++i) {
     mine[i] = cell<real>::load(at, i * shape::GROUPS);

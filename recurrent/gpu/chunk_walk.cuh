@@ -113,10 +113,12 @@ __device__ __forceinline__ void walk_store(int k, int64_t hidden, real to_x, rea
   }
 }
 
-/* Computes g_{t-1} from g_t, and adds to the sums. own: K · HP reals of shared memory. last: g_{t-1} is g_0. */
+/* Computes g_{t-1} from g_t, and adds to the sums. own: K · HP reals of shared memory. last: g_{t-1} is g_0. anew: the sample
+ * begins anew in front of the step, so that g_{t-1} is what is injected. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ void walk_back(const layer_arrays<real> &c, const walk_step<real, cell> &now, real before, real x,
-                                          bool unit, int lane, bool last, real *own, walk_lane<real, cell, HP, KIND> *l) {
+                                          bool unit, int lane, bool last, bool anew, real *own,
+                                          walk_lane<real, cell, HP, KIND> *l) {
   enum { K = cell<real>::MATRICES, Q = quad<real>::SIZE, SUM = KIND != WALK_FREE, SUMS_HP = SUM ? HP : 1 };
   const unit_back<real, cell> made(now.unit, c.relu, l->g, l->g_c);
   real part[4] = {made.own + (l->MORE ? now.u : (real)0), 0, 0, 0};
@@ -153,6 +155,10 @@ __device__ __forceinline__ void walk_back(const layer_arrays<real> &c, const wal
     }
   }
   l->g = (part[0] + part[1]) + (part[2] + part[3]);
+  if (anew) {
+    l->g = l->MORE ? now.u : (real)0;
+    l->g_c = cell<real>::PAIR && l->MORE ? now.u_c : (real)0;
+  }
   if (!SUM && l->stores_g) {
     if (!last) {
       *l->g_to = l->g;
@@ -164,11 +170,12 @@ __device__ __forceinline__ void walk_back(const layer_arrays<real> &c, const wal
   }
 }
 
-/* Computes AHEAD steps, and reads the numbers of the next ones. WHOLE: this round and the next have all their steps; otherwise
- * `left` steps are left. to_zero: the last of them leads to g_0. */
+/* Computes AHEAD steps, and reads the numbers of the next ones. WHOLE: this round and the next have all their steps, and the sample
+ * does not begin anew in this one; otherwise `left` steps are left, and bit i of `resets` says whether the sample begins anew in
+ * front of step i of the round. to_zero: the last of them leads to g_0. */
 template <bool WHOLE, typename real, template <typename> class cell, int HP, walk_kind KIND>
-__device__ __forceinline__ void walk_round(const layer_arrays<real> &c, bool unit, int lane, int left, bool to_zero, real *delta,
-                                           walk_lane<real, cell, HP, KIND> *l) {
+__device__ __forceinline__ void walk_round(const layer_arrays<real> &c, bool unit, int lane, int left, bool to_zero,
+                                           uint32_t resets, real *delta, walk_lane<real, cell, HP, KIND> *l) {
   enum { K = cell<real>::MATRICES, AHEAD = walk_lane<real, cell, HP, KIND>::AHEAD };
   const real x = l->x;
   if (l->SUM && l->reads_x && (WHOLE || AHEAD + lane % AHEAD < left)) {
@@ -178,13 +185,18 @@ __device__ __forceinline__ void walk_round(const layer_arrays<real> &c, bool uni
   BPPSA_UNROLL
   for (int i = 0; i < AHEAD; ++i) {
     if (WHOLE || i < left) {
-      const walk_step<real, cell> now = l->ring[i];
+      walk_step<real, cell> now = l->ring[i];
       if (WHOLE || AHEAD + i < left + cell<real>::EARLIER) {
         walk_read(i, WHOLE || AHEAD + i < left, l);
       }
       const real own_x = l->SUM ? __shfl_sync(0xffffffffu, x, i) : (real)0;
-      walk_back(c, now, now.unit.before(l->ring[(i + 1) % AHEAD].unit), own_x, unit, lane, !WHOLE && to_zero && i + 1 == left,
-                delta + i % 2 * K * HP, l);
+      real before = now.unit.before(l->ring[(i + 1) % AHEAD].unit);
+      const bool anew = !WHOLE && (resets >> i & 1) != 0;
+      if (anew) {
+        now.unit.begin();
+        before = 0;
+      }
+      walk_back(c, now, before, own_x, unit, lane, !WHOLE && to_zero && i + 1 == left, anew, delta + i % 2 * K * HP, l);
     }
   }
 }
@@ -212,6 +224,29 @@ __device__ __forceinline__ void walk_weights(const real *w_hh, int64_t hidden, b
     if (!unit && lane < HP) {
       delta[k * HP + lane] = delta[(K + k) * HP + lane] = 0;
     }
+  }
+}
+
+/* Goes backward through the `count` steps of a chunk, from the last one to step `first`, the first one. */
+template <typename real, template <typename> class cell, int HP, walk_kind KIND>
+__device__ __forceinline__ void walk_steps(const layer_arrays<real> &c, bool unit, int lane, int64_t b, int64_t first, int count,
+                                           real *delta, walk_lane<real, cell, HP, KIND> *l) {
+  enum { AHEAD = walk_lane<real, cell, HP, KIND>::AHEAD };
+  int left = count;
+  while (left > 0) {
+    uint32_t resets = 0;
+    int stop = 2 * AHEAD - 1;
+    if (c.resets.words != nullptr) {
+      stop = (int)rounds_stop(left, first + left - 1 - c.resets.last(b, first, first + left), AHEAD);
+    }
+    for (; left > stop; left -= AHEAD) {
+      walk_round<true>(c, unit, lane, left, false, 0, delta, l);
+    }
+    if (c.resets.words != nullptr) {
+      resets = c.resets.back(b, first + left);
+    }
+    walk_round<false>(c, unit, lane, left, first == 0, resets, delta, l);
+    left -= AHEAD;
   }
 }
 
@@ -263,13 +298,7 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_walk(layer_arra
       walk_read(i, i < count, &l);
     }
   }
-  int left = count;
-  for (; left >= 2 * AHEAD; left -= AHEAD) {
-    walk_round<true>(c, unit, lane, left, false, delta, &l);
-  }
-  for (; left > 0; left -= AHEAD) {
-    walk_round<false>(c, unit, lane, left, start == count, delta, &l);
-  }
+  walk_steps(c, unit, lane, b, start - count, count, delta, &l);
   if (works && unit && c.want_input && !s.from_zero && start == count) { /* g_0 */
     walk_put(l, c.g + b * (1 + PAIR) * hidden + lane);
   }

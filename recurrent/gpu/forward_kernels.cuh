@@ -73,13 +73,15 @@ struct forward_reads_no_more {
   __device__ __forceinline__ void operator()() const {}
 };
 
-/* Computes AHEAD steps, and reads the numbers of the next ones. WHOLE: this round and the next have all their steps, and no bias
- * has a far part; otherwise `left` steps are left. also(): reads what the caller needs behind the round, when the round no longer
- * waits for its own numbers. */
+/* Computes AHEAD steps, and reads the numbers of the next ones. WHOLE: this round and the next have all their steps, the sample
+ * does not begin anew in this one, and no bias has a far part; otherwise `left` steps are left, and bit i of `anew` says whether
+ * the sample begins anew in front of step i. also(): reads what the caller needs behind the round, when the round no longer waits
+ * for its own numbers. */
 template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, bool WHOLE, int K,
           typename reads = forward_reads_no_more>
 __device__ __forceinline__ void forward_round(const layer_arrays<real> &c, int lane, int64_t left, real *shared,
-                                              forward_lane<real, K, HP, AHEAD, ONE> *l, const reads &also = reads()) {
+                                              forward_lane<real, K, HP, AHEAD, ONE> *l, const reads &also = reads(),
+                                              uint32_t anew = 0) {
   const real given = l->coming[0][0];
   if (ONE && (WHOLE || AHEAD + lane % AHEAD < left)) {
     forward_read(0, c.hidden, l);
@@ -100,6 +102,9 @@ __device__ __forceinline__ void forward_round(const layer_arrays<real> &c, int l
       }
       if (!ONE && i == 0) {
         also();
+      }
+      if (!WHOLE && (anew >> i & 1) != 0) {
+        l->h = l->c = 0;
       }
       forward_step<real, cell, HP, AHEAD, ONE, K>(c, lane, !WHOLE && l->is_far, x, shared + i % 2 * HP, l);
     }
@@ -163,16 +168,26 @@ __device__ __forceinline__ void forward_next(const layer_arrays<real> &c, int la
   }
 }
 
-/* Takes `left` steps from where the lane is. */
+/* Takes the lane from where it is, in front of step `end` - `left` of sample b, to step `end`. */
 template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
-__device__ __forceinline__ void forward_run(const layer_arrays<real> &c, int lane, int64_t left, real *shared,
-                                            forward_lane<real, K, HP, AHEAD, ONE> *l) {
+__device__ __forceinline__ void forward_run(const layer_arrays<real> &c, int lane, int64_t b, int64_t end, int64_t left,
+                                            real *shared, forward_lane<real, K, HP, AHEAD, ONE> *l) {
   forward_fill<real>(lane, left, c.hidden, l);
-  for (; left >= 2 * AHEAD && !l->is_far; left -= AHEAD) {
-    forward_round<real, cell, HP, AHEAD, ONE, true, K>(c, lane, left, shared, l);
-  }
-  for (; left > 0; left -= AHEAD) {
-    forward_round<real, cell, HP, AHEAD, ONE, false, K>(c, lane, left, shared, l);
+  while (left > 0) {
+    uint32_t anew = 0;
+    int64_t stop = 2 * AHEAD - 1;
+    if (c.resets.words != nullptr) {
+      stop = rounds_stop(left, c.resets.next(b, end - left, end) - (end - left), AHEAD);
+    }
+    stop = l->is_far ? left : stop;
+    for (; left > stop; left -= AHEAD) {
+      forward_round<real, cell, HP, AHEAD, ONE, true, K>(c, lane, left, shared, l);
+    }
+    if (c.resets.words != nullptr) {
+      anew = c.resets.from(b, end - left);
+    }
+    forward_round<real, cell, HP, AHEAD, ONE, false, K>(c, lane, left, shared, l, forward_reads_no_more(), anew);
+    left -= AHEAD;
   }
 }
 
@@ -185,7 +200,7 @@ __device__ __forceinline__ void forward_sample(const layer_arrays<real> &c, int 
   forward_seek<real, cell>(c, lane, b, 0, l);
   l->h = c.h[first];
   l->c = cell<real>::PAIR ? c.cells[first] : 0;
-  forward_run<real, cell>(c, lane, c.steps, shared, l);
+  forward_run<real, cell>(c, lane, b, c.steps, c.steps, shared, l);
 }
 
 /* h_1 .. h_T with a warp for each sample and a lane for each unit, whose rows of W_hh are in registers; lanes beyond H do the
@@ -199,8 +214,8 @@ __global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_forward(layer_arra
 }
 
 /* Computes h_t of a sample from h_{t-1} for any H, by a block whose threads share the units: from in [H] to out [H]; what is saved
- * goes to saved [SAVED][H]. c of a pair stays in the GPU's memory: a thread reads its numbers from cells_in [H] and writes them to
- * cells_out [H], which may be the same array. row = t b + sample, t from 0. w [H][G·H]: W_hhᵀ. */
+ * goes to saved [SAVED][H]. c of a pair stays in the GPU's memory: a thread reads its numbers from cells_in [H] (NULL: they are 0)
+ * and writes them to cells_out [H], which may be the same array. row = t b + sample, t from 0. w [H][G·H]: W_hhᵀ. */
 template <typename real, template <typename> class cell>
 __device__ __forceinline__ void forward_units(const layer_arrays<real> &c, const real *w, int64_t row, const real *in, real *out,
                                               const real *cells_in, real *cells_out, real *saved_to) {
@@ -219,7 +234,7 @@ __device__ __forceinline__ void forward_units(const layer_arrays<real> &c, const
         product[k] += in[r] * w[(r * K + k) * hidden + j];
       }
     }
-    real of_c = cell<real>::PAIR ? cells_in[j] : 0;
+    real of_c = cell<real>::PAIR && cells_in != nullptr ? cells_in[j] : 0;
     const bool is_far = cell<real>::FAR && unit_is_far(K, c, j);
     out[j] = unit_forward<real, cell>(c, j, is_far, pre, product, in[j], &of_c, saved);
     if constexpr (cell<real>::PAIR) {
@@ -259,7 +274,14 @@ __global__ void bppsa_recurrent_forward_wide(layer_arrays<real> c, const real *w
   __syncthreads();
   for (int64_t t = 0; t < c.steps; ++t) {
     const int64_t row = t * c.batch + b;
-    forward_units<real, cell>(c, w, row, in, out, c.cells + row * hidden, c.cells + (row + c.batch) * hidden,
+    const bool anew = c.resets.at(row);
+    for (int64_t j = threadIdx.x; anew && j < hidden; j += blockDim.x) {
+      in[j] = 0;
+    }
+    if (anew) {
+      __syncthreads();
+    }
+    forward_units<real, cell>(c, w, row, in, out, anew ? NULL : c.cells + row * hidden, c.cells + (row + c.batch) * hidden,
                               c.saved + row * cell<real>::SAVED * hidden);
     for (int64_t j = threadIdx.x; j < hidden; j += blockDim.x) {
       c.h[(row + c.batch) * hidden + j] = out[j];

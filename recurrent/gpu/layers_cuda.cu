@@ -249,6 +249,7 @@ template <typename real> bppsa_status run_scan(recurrent_network *n, int64_t l) 
   operands.weights = weights;
   operands.columns = (const void *const *)n->columns;
   operands.diagonal = n->diagonal;
+  operands.cuts = c.resets.mask;
   operands.injected = c.injected ? n->g : NULL;
   operands.gradients = n->g;
   BPPSA_TRY(n->layers[l].scan->execute(n->layers[l].scan, &operands));

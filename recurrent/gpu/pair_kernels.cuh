@@ -184,7 +184,8 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_pair_transition
   const bool active = place < shape::ITEMS && item < items;
   const int64_t b = active ? item % c.batch : 0, chunk = active ? item / c.batch : 0;
   const int64_t start = c.steps - bppsa_cut(c.steps, s.chunks, chunk), end = c.steps - bppsa_cut(c.steps, s.chunks, chunk + 1);
-  const int count = (int)(start - end), longest = (int)bppsa_cut(c.steps, s.chunks, 1); /* chunks differ by one step at most */
+  int longest = (int)bppsa_cut(c.steps, s.chunks, 1); /* chunks differ by one step at most */
+  const int count = transition_count(c, active, b, end, (int)(start - end), &longest);
   for (int at = thread; at < shape::W_REALS; at += CHUNK_THREADS) {
     const int64_t j = at % HP, r = at / HP % HP, k = at / (HP * HP);
     w[at] = r < hidden && j < hidden ? c.w_hh[(k * hidden + r) * hidden + j] : 0;
@@ -193,11 +194,7 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_pair_transition
   real norms[V];
   cell<real> mine[shape::MINE] = {};
   unit_place<real, cell> at(c, ((start - 1) * c.batch + b) * hidden + group, group);
-  BPPSA_UNROLL
-  for (int v = 0; v < V; ++v) {
-    e[v] = 0;
-    norms[v] = 0;
-  }
+  transition_clear(count, shape::STATE * V, x, e, norms);
   BPPSA_UNROLL
   for (int i = 0; i < shape::MINE; ++i) {
     mine[i] = cell<real>::load(at, group + i * shape::GROUPS < hidden ? i * shape::GROUPS : -group);
@@ -380,7 +377,11 @@ __global__ void __launch_bounds__(pair_carry_shape<HP>::THREADS)
     __syncthreads();
     if (leads) {
       real result[2];
-      if (pair_sum<real, HP>(sums, now, scaled, offset, e, unit, lane, &g, result)) {
+      if (c.resets.words != nullptr && now.norm[0] == CUT_NORM) { /* not what the product of a gradient that is NaN with 0 is */
+        v[0] = unit ? now.offset[0] : 0;
+        v[1] = unit ? now.offset[1] : 0;
+        g = pair_value_of(v, unit);
+      } else if (pair_sum<real, HP>(sums, now, scaled, offset, e, unit, lane, &g, result)) {
         pair_redo<real, cell>(c, s, p, b, lane, sums + PARTS * STATE, v);
         g = pair_value_of(v, unit);
       } else {

@@ -48,6 +48,18 @@ struct layer_resets {
     const int by = (int)(first % 32);
     return by == 0 ? at[0] : at[0] >> by | at[1] << (32 - by);
   }
+  /* The same backward: bit i says whether step end - 1 - i resets sample b. */
+  __device__ __forceinline__ uint32_t back(int64_t b, int64_t end) const {
+    return end < 32 ? __brev(words[b * row] << (32 - end)) : __brev(from(b, end - 32));
+  }
 };
+
+/* A walk takes rounds of so many steps; it also has a form of them that is faster (WHOLE), for rounds in which no sample begins
+ * anew and that have all their steps, as the next round has. Returns how many steps are left when the walk cannot go on in this
+ * form, of `left` steps whose first `plain` reset no sample. */
+__device__ __forceinline__ int64_t rounds_stop(int64_t left, int64_t plain, int steps) {
+  const int64_t least = 2 * steps - 1, stop = left - plain / steps * steps;
+  return stop > least ? stop : least;
+}
 
 #endif

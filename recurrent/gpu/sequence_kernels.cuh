@@ -1,5 +1,5 @@
-/* Samples of their own lengths, samples that begin anew, and dropout, on a GPU. Arrays have all steps of all samples; behind a sample's end there are
- * zeros. */
+/* Samples of their own lengths, samples that begin anew, and dropout, on a GPU. Arrays have all steps of all samples; behind a
+ * sample's end there are zeros. */
 #ifndef BPPSA_RECURRENT_GPU_SEQUENCE_KERNELS_CUH
 #define BPPSA_RECURRENT_GPU_SEQUENCE_KERNELS_CUH
 

@@ -4,8 +4,8 @@
  * all T steps, with inputs and gradients that are 0 behind its end. What it computes there is replaced by zeros, layer by layer,
  * before anything reads it.
  *
- * The lengths, the resets, and the samples and the step of training that dropout draws by, are read from the caller's memory when the queued
- * work runs, so that a recorded pass finds the present ones. */
+ * The lengths, the resets, and the samples and the step of training that dropout draws by, are read from the caller's memory when
+ * the queued work runs, so that a recorded pass finds the present ones. */
 #include "core/compute/memory.h"
 #include "recurrent/gpu/layers.cuh"
 #include "recurrent/gpu/sequence_kernels.cuh"

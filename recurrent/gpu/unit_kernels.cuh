@@ -12,6 +12,7 @@
  *     enum EARLIER    1: h_{t-1} of a unit is what the unit of step t - 1 holds, so that a walk loads one step more
  *     load(at, i)               what the backward step t of the unit i behind that of a unit_place reads
  *     before(earlier)           h_{t-1}; `earlier` is the unit of step t - 1
+ *     begin()                   the state in front of the step is 0, whatever `load` has read of it
  *     factors(relu, d, e, d_x)  d [K], of a pair [K + 1], and e of Jᵀ_t; d_x: the last gate's factor in delta_x; the others' is d
  *     carried(g)                e ∘ g_t, of a pair e ∘ δ_t
  *     forward(relu, pre, product, before, saved)   h_t from pre_t [K], h_{t-1} W_hhᵀ + b_hh [K] and h_{t-1}; saved [SAVED];
@@ -32,7 +33,11 @@ __global__ void bppsa_recurrent_coefficients(layer_arrays<real> c, int64_t count
   if (at < count) {
     enum { COLUMNS = cell<real>::MATRICES + cell<real>::PAIR };
     real d[COLUMNS], e, d_x;
-    cell<real>::load(unit_place<real, cell>(c, at, at % c.hidden)).factors(c.relu, d, &e, &d_x);
+    cell<real> unit = cell<real>::load(unit_place<real, cell>(c, at, at % c.hidden));
+    if (c.resets.mask != nullptr && c.resets.at(at / c.hidden)) {
+      unit.begin();
+    }
+    unit.factors(c.relu, d, &e, &d_x);
     BPPSA_UNROLL
     for (int k = 0; k < COLUMNS; ++k) {
       c.columns[k][at] = d[k];
@@ -50,7 +55,11 @@ __global__ void bppsa_recurrent_deltas(layer_arrays<real> c, int64_t count) {
   if (at < count) {
     enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR };
     const real *g = c.g + (row + c.batch) * (1 + PAIR) * c.hidden + j;
-    const unit_back<real, cell> made(cell<real>::load(unit_place<real, cell>(c, at, j)), c.relu, g[0], g[PAIR * c.hidden]);
+    cell<real> unit = cell<real>::load(unit_place<real, cell>(c, at, j));
+    if (c.resets.at(row)) {
+      unit.begin();
+    }
+    const unit_back<real, cell> made(unit, c.relu, g[0], g[PAIR * c.hidden]);
     BPPSA_UNROLL
     for (int k = 0; k < K; ++k) {
       c.delta_x[(row * K + k) * c.hidden + j] = k + 1 == K ? made.to_x : made.to_h[k];

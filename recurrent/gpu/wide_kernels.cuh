@@ -268,16 +268,20 @@ __device__ __forceinline__ void wide_store(bool writes, const real (&saved)[SAVE
   s->saved_to += cell<real>::SAVED * s->state;
 }
 
-/* Computes WIDE_AHEAD steps, and reads for the next ones. WHOLE: this round and the next have all steps, and no bias has a far
- * part; otherwise `left` steps are left. QUIET: the first steps are not stored. */
+/* Computes WIDE_AHEAD steps, and reads for the next ones. WHOLE: this round and the next have all steps, the sample does not begin
+ * anew in this one, and no bias has a far part; otherwise `left` steps are left, and bit i of `anew` says whether the sample begins
+ * anew in front of step i. QUIET: the first steps are not stored. */
 template <bool WHOLE, bool QUIET, typename real, template <typename> class cell, typename shape, int K>
-__device__ __forceinline__ void wide_forward_round(const layer_arrays<real> &c, int64_t left, unsigned round,
+__device__ __forceinline__ void wide_forward_round(const layer_arrays<real> &c, int64_t left, unsigned round, uint32_t anew,
                                                    const wide_lane<real, shape> &l, wide_forward_lane<real, K, shape> *s) {
   enum { SAVED = cell<real>::SAVED > 0 ? cell<real>::SAVED : 1 };
   BPPSA_UNROLL
   for (int i = 0; i < WIDE_AHEAD; ++i) {
     if (WHOLE || i < left) {
       real sums[K][shape::UNITS] = {}, product[K], pre[K], saved[SAVED];
+      if (!WHOLE && (anew >> i & 1) != 0) {
+        s->h = s->c = 0;
+      }
       l.hand_out(i, 0, s->exists ? s->h : 0);
       BPPSA_UNROLL
       for (int k = 0; k < K; ++k) {
@@ -322,21 +326,32 @@ __device__ __forceinline__ void wide_forward_prepare(const layer_arrays<real> &c
   s->is_far = cuts && __syncthreads_or(unit_is_far(K, c, j)) != 0;
 }
 
-/* Takes `left` steps, the first ones in a launch. */
+/* Takes the thread from step `end` - `left` of sample b, the first one in a launch, to step `end`. */
 template <bool QUIET, typename real, template <typename> class cell, typename shape, int K>
-__device__ __forceinline__ void wide_forward_run(const layer_arrays<real> &c, int64_t left, const wide_lane<real, shape> &l,
-                                                 wide_forward_lane<real, K, shape> *s) {
+__device__ __forceinline__ void wide_forward_run(const layer_arrays<real> &c, int64_t b, int64_t end, int64_t left,
+                                                 const wide_lane<real, shape> &l, wide_forward_lane<real, K, shape> *s) {
   BPPSA_UNROLL
   for (int i = 0; i < WIDE_AHEAD * K; ++i) {
     s->pre[i / K][i % K] = i / K < left ? s->pre_at[i / K * K * s->state + i % K * s->hidden] : 0;
   }
   s->pre_at += WIDE_AHEAD * K * s->state;
   unsigned round = 0;
-  for (; left >= 2 * WIDE_AHEAD && !s->is_far; left -= WIDE_AHEAD, ++round) {
-    wide_forward_round<true, QUIET, real, cell>(c, left, round, l, s);
-  }
-  for (; left > 0; left -= WIDE_AHEAD, ++round) {
-    wide_forward_round<false, QUIET, real, cell>(c, left, round, l, s);
+  while (left > 0) {
+    uint32_t anew = 0;
+    int64_t stop = 2 * WIDE_AHEAD - 1;
+    if (c.resets.words != nullptr) {
+      stop = rounds_stop(left, c.resets.next(b, end - left, end) - (end - left), WIDE_AHEAD);
+    }
+    stop = s->is_far ? left : stop;
+    for (; left > stop; left -= WIDE_AHEAD, ++round) {
+      wide_forward_round<true, QUIET, real, cell>(c, left, round, 0, l, s);
+    }
+    if (c.resets.words != nullptr) {
+      anew = c.resets.from(b, end - left);
+    }
+    wide_forward_round<false, QUIET, real, cell>(c, left, round, anew, l, s);
+    left -= WIDE_AHEAD;
+    ++round;
   }
 }
 
@@ -356,7 +371,7 @@ __global__ void __launch_bounds__(shape::THREADS) bppsa_recurrent_wide_forward(l
     s.c = c.cells[l.b * s.hidden + (s.exists ? l.unit : 0)];
     s.c_to = c.cells + s.state + l.b * s.hidden + (s.exists ? l.unit : 0);
   }
-  wide_forward_run<false, real, cell>(c, c.steps, l, &s);
+  wide_forward_run<false, real, cell>(c, l.b, c.steps, c.steps, l, &s);
   l.finish();
 }
 
@@ -379,24 +394,29 @@ __device__ __forceinline__ void wide_walk_read(int i, int ahead, wide_walk_lane<
   s->u_c[i] = cell<real>::PAIR && s->reads_u ? *(s->g_to - ahead * s->g_row + s->hidden) : 0;
 }
 
-/* Computes WIDE_AHEAD steps, and reads for the next ones. WHOLE: this round and the next have all steps; otherwise `left` steps
- * are left, of which the last is the sequence's first. */
+/* Computes WIDE_AHEAD steps, and reads for the next ones. WHOLE: this round and the next have all steps, and the sample does not
+ * begin anew in this one; otherwise `left` steps are left, of which the last is the sequence's first, and bit i of `resets` says
+ * whether the sample begins anew in front of step i of the round. */
 template <bool WHOLE, typename real, template <typename> class cell, typename shape>
-__device__ __forceinline__ void wide_walk_round(bool relu, int64_t left, unsigned round, const wide_lane<real, shape> &l,
-                                                wide_walk_lane<real, cell, shape> *s) {
+__device__ __forceinline__ void wide_walk_round(bool relu, int64_t left, unsigned round, uint32_t resets,
+                                                const wide_lane<real, shape> &l, wide_walk_lane<real, cell, shape> *s) {
   enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR };
   BPPSA_UNROLL
   for (int i = 0; i < WIDE_AHEAD; ++i) {
     if (WHOLE || i < left) {
       real sums[K][shape::UNITS] = {};
+      const bool anew = !WHOLE && (resets >> i & 1) != 0;
+      if (anew) {
+        s->units[i].begin();
+      }
       const unit_back<real, cell> made(s->units[i], relu, s->g, s->g_c);
       BPPSA_UNROLL
       for (int k = 0; k < K; ++k) {
         l.hand_out(i, k, s->exists ? made.to_h[k] : 0);
       }
-      const real own = made.own + s->u[i];
+      const real own = anew ? s->u[i] : made.own + s->u[i];
       if constexpr (PAIR) {
-        s->g_c = made.own_c + s->u_c[i];
+        s->g_c = anew ? s->u_c[i] : made.own_c + s->u_c[i];
       }
       if (WHOLE || WIDE_AHEAD + i < left) {
         s->units[i] = cell<real>::load(s->place);
@@ -420,7 +440,8 @@ __device__ __forceinline__ void wide_walk_round(bool relu, int64_t left, unsigne
       for (int at = shape::UNITS; at < K * shape::UNITS; ++at) {
         sums[0][at % shape::UNITS] += sums[at / shape::UNITS][at % shape::UNITS];
       }
-      s->g = own + wide_sum<real, shape>(sums[0], l.part);
+      const real through = wide_sum<real, shape>(sums[0], l.part);
+      s->g = anew ? own : own + through;
       if (s->writes && (WHOLE || i + 1 < left ? s->stores_g : s->wants_first)) {
         *s->g_to = s->g;
         if constexpr (PAIR) {
@@ -469,11 +490,21 @@ __global__ void __launch_bounds__(shape::THREADS) bppsa_recurrent_wide_walk(laye
   }
   unsigned round = 0;
   int64_t left = c.steps;
-  for (; left >= 2 * WIDE_AHEAD; left -= WIDE_AHEAD, ++round) {
-    wide_walk_round<true>(c.relu, left, round, l, &s);
-  }
-  for (; left > 0; left -= WIDE_AHEAD, ++round) {
-    wide_walk_round<false>(c.relu, left, round, l, &s);
+  while (left > 0) {
+    uint32_t resets = 0;
+    int64_t stop = 2 * WIDE_AHEAD - 1;
+    if (c.resets.words != nullptr) {
+      stop = rounds_stop(left, left - 1 - c.resets.last(l.b, 0, left), WIDE_AHEAD);
+    }
+    for (; left > stop; left -= WIDE_AHEAD, ++round) {
+      wide_walk_round<true>(c.relu, left, round, 0, l, &s);
+    }
+    if (c.resets.words != nullptr) {
+      resets = c.resets.back(l.b, left);
+    }
+    wide_walk_round<false>(c.relu, left, round, resets, l, &s);
+    left -= WIDE_AHEAD;
+    ++round;
   }
   l.finish();
 }

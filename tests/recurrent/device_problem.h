@@ -41,6 +41,7 @@ typedef struct {
   int64_t batch;                    /* samples of the pass, at most the configuration's */
   bppsa_init init;                  /* how the weights are drawn */
   const int64_t *lengths, *samples; /* the samples' lengths and numbers for dropout; NULL: T; no dropout */
+  const uint8_t *resets;            /* [T][b]; NULL: no sample begins anew */
   double *x, *h0, *seed;
   bppsa_model *reference;
   bppsa_view logits;
@@ -154,9 +155,10 @@ static void pass(const problem *p, bppsa_model *model, const bppsa_device *on, b
   held[0] = put(on, model->dtype, p->x, 3, x);
   held[1] = put(on, model->dtype, p->h0, 3, h0);
   held[2] = put(on, model->dtype, p->seed, c->loss_all ? 3 : 2, c->loss_all ? seed : seed + 1);
+  const bppsa_view resets = bppsa_view_make((void *)(uintptr_t)p->resets, BPPSA_U8, 2, x);
+  const bppsa_spans spans = {.lengths = p->lengths, .resets = p->resets != NULL ? &resets : NULL};
   bppsa_model_drop(model, 7, p->samples);
-  assert_int_equal(
-      bppsa_model_forward(model, &held[0], p->state ? &held[1] : NULL, &(bppsa_spans){.lengths = p->lengths}, logits), BPPSA_OK);
+  assert_int_equal(bppsa_model_forward(model, &held[0], p->state ? &held[1] : NULL, &spans, logits), BPPSA_OK);
   assert_int_equal(model->ops->backward(model, &held[2]), BPPSA_OK);
 }
 
@@ -166,7 +168,7 @@ static void drop(const bppsa_device *on, bppsa_view held[3]) {
   }
 }
 
-static void check_way(problem *p, const way *w) {
+static inline void check_way(problem *p, const way *w) {
   bppsa_recurrent_config c = p->config, exact = p->config;
   bppsa_model *model = NULL;
   bppsa_view logits, expected_logits, held[3], expected_held[3], got[2], expected[2];

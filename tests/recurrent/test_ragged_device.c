@@ -252,11 +252,6 @@ static void test_wrong_lengths(void **state) {
   assert_int_equal(bppsa_model_forward(model, &held, NULL, &(bppsa_spans){.lengths = lengths}, &logits), BPPSA_ERR_ARGUMENT);
   assert_string_equal(bppsa_last_error(), "length 18 of sample 2 of the batch, expected 1 .. 17");
   bppsa_model_destroy(model);
-  p.config.resets = true;
-  if (bppsa_device_get_kind(device) == BPPSA_CUDA) {
-    assert_int_equal(create(&p, &p.config, device, &model), BPPSA_ERR_UNSUPPORTED);
-    assert_string_equal(bppsa_last_error(), "resets of samples on a GPU, expected a CPU");
-  }
   bppsa_memory_free(device, held.data);
   free_numbers(&p);
 }

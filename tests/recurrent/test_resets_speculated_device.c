@@ -53,7 +53,9 @@ static pair open_pair(const problem *p, double scale) {
   exact.dtype = BPPSA_F64;
   exact.method.backward = BPPSA_BACKWARD_BP;
   exact.forward = bppsa_forward_method_default();
-  assert_int_equal(create(p, &p->config, device, &n.model), BPPSA_OK);
+  if (create(p, &p->config, device, &n.model) != BPPSA_OK) {
+    fail_msg("%s", bppsa_last_error());
+  }
   assert_int_equal(create(p, &exact, host, &n.p.reference), BPPSA_OK);
   assert_int_equal(bppsa_recurrent_init(n.model, p->init, (uint64_t)p->config.seq_len), BPPSA_OK);
   for (int64_t i = 0; i < n.model->parameter_count; ++i) {
@@ -270,7 +272,7 @@ static void test_one_reset(void **state) {
       }
       const int64_t at = (step - 1) % EACH; /* of a chunk */
       const done of = check_same(&p, 1, mask);
-      const bool exact = at == 0 || at >= EACH - WARM_UP, exact_back = at < WARM_UP;
+      const bool exact = at == 0 || at >= EACH - WARM_UP, exact_back = at <= WARM_UP;
       const int64_t ahead = at == 0 ? 0 : exact ? EACH - at : WARM_UP, behind = exact_back ? at : WARM_UP;
       assert_int_equal(of.forward.path, EACH + ahead + (exact ? 0 : at));
       assert_int_equal(of.forward.mended, exact ? 0 : 2 * (T / EACH - 1));

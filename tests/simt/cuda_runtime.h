@@ -111,6 +111,13 @@ inline int __ffs(int x) {
 inline int __clz(int x) {
   return x == 0 ? 32 : __builtin_clz((unsigned)x);
 }
+inline unsigned __brev(unsigned x) {
+  unsigned result = 0;
+  for (int i = 0; i < 32; ++i) {
+    result = result << 1 | (x >> i & 1);
+  }
+  return result;
+}
 inline int __float_as_int(float x) {
   return simt_bits<int>(x);
 }
