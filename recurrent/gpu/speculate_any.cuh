@@ -102,7 +102,8 @@ __global__ void bppsa_recurrent_any_speculate(layer_arrays<real> c, speculate_ar
       k.load(NULL);
       __syncthreads();
     }
-    forward_units<real, cell>(c, k.w, row, k.in, k.out, anew ? NULL : cells, cells_to, t < begin ? aside : c.saved + row * SAVED * k.hidden);
+    forward_units<real, cell>(c, k.w, row, k.in, k.out, anew ? NULL : cells, cells_to,
+                              t < begin ? aside : c.saved + row * SAVED * k.hidden);
     cells = cells_to;
     if (t >= begin) {
       k.store(k.out, c.h + (row + c.batch) * k.hidden);

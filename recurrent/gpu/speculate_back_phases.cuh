@@ -50,8 +50,8 @@ __device__ __forceinline__ void back_settle_guess(const layer_arrays<real> &c, c
   const double length = probe ? back_length<cell<real>::PAIR != 0>(o, *w) : 0, size = (double)w->size;
   const double sizes = warp_sum(!o.unit ? 0 : probe ? size : size * size) / (probe ? 1 : K);
   const double end = (double)back_size<cell<real>::PAIR != 0>(*w);
-  const back_guessed found = {taken, probe, o.exact, o.cut, (double)w->sum, (double)w->start, end, (double)w->head,
-                              (double)w->least, sizes, length};
+  const back_guessed found = {taken, probe,           o.exact,          o.cut, (double)w->sum, (double)w->start,
+                              end,   (double)w->head, (double)w->least, sizes, length};
   if (probe) {
     w->g = w->g_c = 0;
     back_put<cell<real>::PAIR != 0>(o, *w, c.hidden, s.starts + at);

@@ -16,8 +16,8 @@ enum back_work { BACK_WALKS, BACK_CLEARS, BACK_MEETS, BACK_ENDS };
 struct alignas(16) back_task {
   back_work work;
   int at = 0, bottom = 0, skip = 0;
-  int counts = 0;                     /* the round from which weight gradients are summed, and δ is written */
-  int last = 0;                       /* the last round, which the walker finds out */
+  int counts = 0; /* the round from which weight gradients are summed, and δ is written */
+  int last = 0;   /* the last round, which the walker finds out */
   int sample = 0;
   bool reads_u = false, adds = false; /* u_t is not 0; δ is added to what is there */
   bool keeps = false;                 /* δ is written, and sums are kept */
@@ -191,18 +191,16 @@ __device__ __forceinline__ void back_help_read(int lane, int round, back_helper<
 /* Notes in front of which steps of a round, of which everything has been read, the sample begins anew. What it had there is 0. No
  * register holds anything for this between rounds, since helpers have none to spare. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
-__device__ __forceinline__ void back_help_reset(const layer_arrays<real> &c, const back_places<real, cell, HP, KIND> &at, int lane,
-                                                int round, back_helper<real, cell, HP, KIND> *h) {
+__device__ __forceinline__ void back_help_reset(const layer_arrays<real> &c, const back_places<real, cell, HP, KIND> &at,
+                                                int lane, int round, back_helper<real, cell, HP, KIND> *h) {
   enum { STEPS = back_team<real, cell, HP, KIND>::STEPS, EARLIER = cell<real>::EARLIER };
-  if (c.resets.mask == NULL) {
-    return;
-  }
   const int end = at.task->at + at.task->skip - round * STEPS; /* the state behind the round's first place */
   const unsigned resets = end > 0 ? c.resets.back(at.task->sample, end) & ((1u << STEPS) - 1) : 0;
   if (lane == 0) {
     at.resets[(unsigned)round % back_team<real, cell, HP, KIND>::ROUNDS] = resets;
   }
-  h->forgets = EARLIER ? resets << 1 | h->forgets >> STEPS : resets; /* the h in front of a step is read with it, or with the next */
+  h->forgets =
+      EARLIER ? resets << 1 | h->forgets >> STEPS : resets; /* the h in front of a step is read with it, or with the next */
   BPPSA_UNROLL
   for (int i = 0; i < STEPS; ++i) {
     if ((resets >> i & 1) != 0) {
@@ -396,14 +394,16 @@ __device__ __noinline__ void back_help_walk(const layer_arrays<real> &c, const b
   const back_places<real, cell, HP, KIND> at(own, teams, part);
   const back_task task = *at.task;
   const volatile int *last = &at.task->last;
-  const bool unit = lane < c.hidden, relu = c.relu;
+  const bool unit = lane < c.hidden, relu = c.relu, resets = c.resets.mask != NULL;
   back_helper<real, cell, HP, KIND> h;
   back_help_begin(c, s, task, b, unit ? lane : 0, unit, &h);
   const auto whole = [&](int round) { return round * STEPS >= h.skip && (round + 1) * STEPS < h.left; };
   BPPSA_UNROLL_BY(1)
   for (int round = 0; round < 2; ++round) {
     back_help_read<false>(lane, round, &h);
-    back_help_reset(c, at, lane, round, &h);
+    if (resets) {
+      back_help_reset(c, at, lane, round, &h);
+    }
     back_help_make(at, relu, lane, round, h);
   }
   back_help_read<false>(lane, 2, &h);
@@ -411,7 +411,9 @@ __device__ __noinline__ void back_help_walk(const layer_arrays<real> &c, const b
   int round = 0; /* that the walker walks */
   BPPSA_UNROLL_BY(1)
   for (;; ++round) {
-    back_help_reset(c, at, lane, round + 2, &h);
+    if (resets) {
+      back_help_reset(c, at, lane, round + 2, &h);
+    }
     back_help_make(at, relu, lane, round + 2, h);
     if (whole(round + 3)) {
       back_help_read<true>(lane, round + 3, &h);

@@ -186,8 +186,7 @@ __device__ __forceinline__ void back_step(const real (&weights)[cell<real>::MATR
  * its steps, and no reset; otherwise `resets` is the round's bits of back_places::resets. */
 template <bool WHOLE, typename real, template <typename> class cell, int HP, walk_kind KIND, int USED>
 __device__ __forceinline__ void back_round(const real (&weights)[cell<real>::MATRICES][HP], const real *ring, real *deltas,
-                                           unsigned resets, int unit, int place, quad<real> (&next)[USED],
-                                           back_walk<real> *w) {
+                                           unsigned resets, int unit, int place, quad<real> (&next)[USED], back_walk<real> *w) {
   typedef back_team<real, cell, HP, KIND> team;
   enum { STEPS = team::STEPS, ROUND = STEPS * team::RECORD };
   const quad<real> *records = (const quad<real> *)(ring + (unsigned)w->round % team::ROUNDS * ROUND) + unit,
@@ -235,17 +234,17 @@ __device__ __noinline__ bool back_follow(const real *w_hh, int hidden, int lane,
   unsigned coming = w.resets ? at.resets[w.round % team::ROUNDS] : 0;
   bool goes_on = true;
   const auto ended = [&](int steps) { /* a round, of so many steps or fewer */
-                             if (w.notes) {
-                               back_note_round<STEPS>(steps, &w);
-                             }
-                             w.left -= STEPS;
-                             w.skip = 0;
-                             --rounds;
-                             goes_on = w.left > 0 && !(w.stop >= 0 && back_size<team::PAIR != 0>(w) <= w.stop);
-                             if (goes_on) {
-                               at.meet();
-                               ++w.round;
-                             }
+                                      if (w.notes) {
+                                        back_note_round<STEPS>(steps, &w);
+                                      }
+                                      w.left -= STEPS;
+                                      w.skip = 0;
+                                      --rounds;
+                                      goes_on = w.left > 0 && !(w.stop >= 0 && back_size<team::PAIR != 0>(w) <= w.stop);
+                                      if (goes_on) {
+                                        at.meet();
+                                        ++w.round;
+                                      }
   };
   while (goes_on && rounds > 0) {
     const unsigned resets = coming;

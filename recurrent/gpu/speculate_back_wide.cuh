@@ -225,16 +225,16 @@ __device__ __forceinline__ void back_wide_go(const layer_arrays<real> &c, const 
   }
   bool goes_on = true;
   const auto ended = [&](int steps) { /* a pair, of so many steps */
-    ++w->round;
-    w->left -= 2;
-    --until;
-    w->start = w->start < 0 ? w->early : w->start;
-    in_mean += steps;
-    if (in_mean == BACK_MEAN) {
-      back_wide_note_mean(w);
-      in_mean = 0;
-    }
-    goes_on = !(w->early <= stop && w->late <= stop);
+                                      ++w->round;
+                                      w->left -= 2;
+                                      --until;
+                                      w->start = w->start < 0 ? w->early : w->start;
+                                      in_mean += steps;
+                                      if (in_mean == BACK_MEAN) {
+                                        back_wide_note_mean(w);
+                                        in_mean = 0;
+                                      }
+                                      goes_on = !(w->early <= stop && w->late <= stop);
   };
   back_wide_begin(c, s, *o, l, w);
   do {
