@@ -325,11 +325,6 @@ static bppsa_status reserve_all(recurrent_network *n, const bppsa_device *device
                         "a part of a sequence whose speculative backward pass has one chunk or tolerance 0, expected BP");
     }
   }
-  if (n->config.resets && shape.device != BPPSA_CPU && (n->forward.plan.speculative || n->back.plan.speculative)) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
-                      "resets of samples in a speculative pass on a GPU, expected sequential passes or scans, "
-                      "or a CPU");
-  }
   n->forward.seq_len = shape.seq_len;
   n->backend->choose(n);
   BPPSA_TRY(check_memory(n, scans, scans ? held : 0)); /* products of the backend's own kernels are among its arrays */

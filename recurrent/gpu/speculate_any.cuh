@@ -68,16 +68,15 @@ __global__ void bppsa_recurrent_any_speculate(layer_arrays<real> c, speculate_ar
   }
   any_block<real> k(c, shared);
   const int64_t from = ANEW ? first_far(c, s, (int)threadIdx.x % WARP_LANES, k.b) + 1 : 0,
-                least = ANEW && from < s.chunks ? bppsa_cut(c.steps, s.chunks, from) : 0;
-  const int64_t begin = bppsa_cut(c.steps, s.chunks, k.p), end = bppsa_cut(c.steps, s.chunks, k.p + 1);
-  const int64_t at = begin - s.warm_up > least ? begin - s.warm_up : least;
-  const int64_t item = (ANEW ? SPECULATE_ANEW : 0) * s.chunks * c.batch + k.slot;
-  const bool walks = k.p >= from;
+                item = (ANEW ? SPECULATE_ANEW : 0) * s.chunks * c.batch + k.slot;
+  const speculate_range r = speculate_range_of<ANEW>(c, s, k.p, k.b, from);
+  const int64_t begin = r.begin, end = r.end, at = r.at;
+  const bool walks = k.p >= from && !r.stays;
   if (threadIdx.x == 0) {
     s.found[item] = 0;
     s.steps[item] = walks ? (int)(end - at) : 0;
     if (walks) {
-      s.doubtful[ANEW][k.slot] = at > least;
+      s.doubtful[ANEW][k.slot] = r.doubtful;
     }
     if (!ANEW) {
       s.gaps[k.slot] = 0;
@@ -97,8 +96,14 @@ __global__ void bppsa_recurrent_any_speculate(layer_arrays<real> c, speculate_ar
   __syncthreads();
   for (int64_t t = at; t < end; ++t) { /* all steps of the warm-up write to one place */
     const int64_t row = t * c.batch + k.b;
+    const bool anew = c.resets.at(row);
     real *cells_to = PAIR && t >= begin ? c.cells + (row + c.batch) * k.hidden : aside_c;
-    forward_units<real, cell>(c, k.w, row, k.in, k.out, cells, cells_to, t < begin ? aside : c.saved + row * SAVED * k.hidden);
+    if (anew) {
+      k.load(NULL);
+      __syncthreads();
+    }
+    forward_units<real, cell>(c, k.w, row, k.in, k.out, anew ? NULL : cells, cells_to,
+                              t < begin ? aside : c.saved + row * SAVED * k.hidden);
     cells = cells_to;
     if (t >= begin) {
       k.store(k.out, c.h + (row + c.batch) * k.hidden);
@@ -192,7 +197,9 @@ __global__ void bppsa_recurrent_any_mend(layer_arrays<real> c, speculate_arrays<
       k.load(before + k.hidden, cells);
     }
     __syncthreads();
-    w = any_walk_chunk<real, cell>(c, s, bppsa_cut(c.steps, s.chunks, k.p), bppsa_cut(c.steps, s.chunks, k.p + 1), cells, &k);
+    const walk_range r = walk_range_of(c, s, k.p, k.b);
+    w = any_walk_chunk<real, cell>(c, s, r.begin, r.end, cells, &k);
+    w.found = walk_found(r, w.found);
   }
   const bool reached = (w.found & SPECULATE_REACHED) != 0;
   const real *kept = place_of_round(s.ends, in) + k.slot * state;
@@ -227,17 +234,19 @@ __global__ void bppsa_recurrent_any_tail(layer_arrays<real> c, speculate_arrays<
   bool goes_on = false;
   for (int64_t p = next_doubtful(s, in, 0, lane, c.batch, k.b); p < s.chunks;
        p = goes_on ? p + 1 : next_doubtful(s, in, p + 1, lane, c.batch, k.b)) {
-    const int64_t slot = p * c.batch + k.b, item = PHASE * s.chunks * c.batch + slot, begin = bppsa_cut(c.steps, s.chunks, p);
+    const int64_t slot = p * c.batch + k.b, item = PHASE * s.chunks * c.batch + slot;
+    const walk_range r = walk_range_of(c, s, p, k.b);
     k.w = k.w == NULL ? held_weights(k.hidden * K * k.hidden, w_t, fits, k.copy) : k.w;
     real *cells = any_aside<real, cell>(s, k);
     if (!goes_on) {
-      k.load(c.h + (begin * c.batch + k.b) * k.hidden);
+      k.load(c.h + (r.begin * c.batch + k.b) * k.hidden);
       if constexpr (cell<real>::PAIR) {
-        k.load(c.cells + (begin * c.batch + k.b) * k.hidden, cells);
+        k.load(c.cells + (r.begin * c.batch + k.b) * k.hidden, cells);
       }
     }
     __syncthreads();
-    const walked<real> w = any_walk_chunk<real, cell>(c, s, begin, bppsa_cut(c.steps, s.chunks, p + 1), cells, &k);
+    walked<real> w = any_walk_chunk<real, cell>(c, s, r.begin, r.end, cells, &k);
+    w.found = walk_found(r, w.found);
     goes_on = (w.found & SPECULATE_REACHED) != 0;
     if (threadIdx.x == 0) {
       s.steps[item] = w.steps;

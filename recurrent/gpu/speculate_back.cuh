@@ -29,7 +29,8 @@ struct back_chunk {
   double sum;                /* Σ |g_t|_inf; NaN if it, or the chunk's end, is not finite */
   double added;              /* of a silent chunk: likewise of the differences that walked through it */
   double head, least;        /* the mean of |g_t|_inf over its latest steps, and the least of as many */
-  double reach, probe;       /* of a silent chunk: Σ |δ_t(r)|_1, and |r|_2 at its end; of others sum and end over the start */
+  double reach, probe;       /* of a silent chunk: Σ |δ_t(r)|_1, and |r|_2 at its end; of others sum and end over the start. Its
+                              * probe is 0 where its sample begins anew within it: no difference walks through */
   double through;            /* of a silent chunk: how much a difference grows in it and in those in front of it */
   double scale;              /* s */
   double dropped;            /* |d|_inf at its boundary, where it was accepted */
@@ -37,6 +38,7 @@ struct back_chunk {
   double needed;             /* rounds that the first one shows to be necessary */
   double deltas[2];          /* at most Σ |δ_t|_2 */
   int silent, mended;        /* nothing is injected into it and its warm-up; walks of differences */
+  int compared;              /* it is not silent, and speculation left its boundary to be compared */
   int doubtful[2], steps[2]; /* its boundary must be compared; walked in the latest phase */
   int64_t work;              /* steps in all phases */
 };

@@ -132,6 +132,7 @@ __device__ __forceinline__ bool back_accepts(const layer_arrays<real> &c, const 
 struct back_guessed {
   int taken;              /* steps, with those of its warm-up */
   bool probe, exact;      /* it walked a random vector; it started from the true gradient */
+  bool cut;               /* the sample begins anew within the chunk */
   double sum, start, end; /* Σ |g_t|_inf; |g|_inf at its later and at its earlier end */
   double head, least;     /* as in back_chunk */
   double sizes, length;   /* of a probe: Σ |δ_t|_1 and |r|_2 at the earlier end; otherwise sizes is the square of f->deltas */
@@ -147,10 +148,11 @@ __device__ __forceinline__ void back_note_guessed(const layer_arrays<real> &c, c
     f.head = g.head;
     f.least = g.least;
     f.reach = g.probe ? g.sizes : g.sum / g.start;
-    f.probe = g.probe ? g.length : g.end / g.start;
+    f.probe = g.cut ? 0 : g.probe ? g.length : g.end / g.start;
     f.deltas[0] = g.probe ? 0 : sqrt(g.sizes);
     f.silent = g.probe;
     f.doubtful[0] = !g.exact && p + 1 < o.chunks;
+    f.compared = f.doubtful[0] && !g.probe;
     f.steps[0] = g.taken;
     f.work = g.taken;
     *back_found(c, s, o, p) = f;
@@ -182,7 +184,7 @@ __device__ __forceinline__ double back_needed(double begun, double moved, double
 /* What the walk of a difference d through its chunk has found. Sums are over its steps. */
 struct back_mended {
   int taken;           /* steps */
-  bool reached, tail;  /* it came to the chunk's earlier end; it was a walk of the tail */
+  bool reached, tail;  /* it came to the chunk's earlier end with a difference; it was a walk of the tail */
   double begun, moved; /* |d|_inf at its beginning and at its end */
   double deltas, sum;  /* a bound of Σ |δ_t|_2; Σ |d|_inf */
 };

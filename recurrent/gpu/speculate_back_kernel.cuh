@@ -54,6 +54,7 @@ __device__ __forceinline__ void back_lead(const layer_arrays<real> &c, const bac
   w.own = own;
   w.teams = teams;
   w.part = part;
+  w.resets = c.resets.mask != NULL;
   if ((parts & BACK_GUESS) != 0) { /* behind the sample's end */
     const int64_t behind = c.steps - o->length;
     back_clear<real, K>(c, *o, o->length + (int)bppsa_cut(behind, o->warps, o->warp),

@@ -5,22 +5,22 @@
 
 #include "recurrent/gpu/speculate_back_walk.cuh"
 
-/* Prepares what a warp does in a chunk that it speculates. */
+/* Prepares what a warp does in a chunk that it speculates. Where the sample begins anew behind a state of the warm-up, that state's
+ * gradient is u alone, so that the walk starts there and is exact. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ void back_guess(const layer_arrays<real> &c, const back_arrays<real> &s, back_course *o,
                                            back_walk<real> *w) {
   o->bottom = back_cut(*o, o->p);
   o->top = back_cut(*o, o->p + 1);
-  o->at = o->top + o->warm_up < o->length ? o->top + o->warm_up : o->length;
-  const bool exact = o->at == o->length, probes = o->kind == BACK_PROBE || (!exact && !c.injected);
+  back_seek_guess(c, o);
+  const bool probes = o->kind == BACK_PROBE || (!o->exact && !c.injected);
   const int64_t width = (1 + cell<real>::PAIR) * c.hidden;
   if (probes) {
     o->kind = BACK_PROBE;
     o->at = o->top;
     back_take<cell<real>::PAIR != 0>(s.probes + o->p * width + o->j, c.hidden, w);
   } else {
-    const real *from = exact && s.lengths == NULL ? c.last + o->b * width : c.g + (o->at * c.batch + o->b) * width;
-    back_take<cell<real>::PAIR != 0>(from + o->j, c.hidden, w);
+    back_take<cell<real>::PAIR != 0>(back_from(c, s, *o, width) + o->j, c.hidden, w);
   }
   back_begin<real, cell, HP, KIND>(*o, c.injected && !probes, false, w);
 }
@@ -30,7 +30,7 @@ template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ bool back_enter(const layer_arrays<real> &c, const back_arrays<real> &s, const back_course &o,
                                            int from, back_walk<real> *w) {
   if (o.kind == BACK_CHUNK) {
-    const bool zeros = from < o.length && !__any_sync(0xffffffffu, w->g != 0 || w->g_c != 0);
+    const bool zeros = !o.exact && !__any_sync(0xffffffffu, w->g != 0 || w->g_c != 0);
     if (zeros && back_is_silent<real, cell>(c, o, o.bottom, from)) {
       return false;
     }
@@ -46,12 +46,12 @@ __device__ __forceinline__ void back_settle_guess(const layer_arrays<real> &c, c
                                                   int taken, back_walk<real> *w) {
   enum { K = cell<real>::MATRICES };
   const int64_t at = back_at<real, cell>(c, o, o.p);
-  const bool probe = o.kind == BACK_PROBE, exact = o.top + o.warm_up >= o.length;
+  const bool probe = o.kind == BACK_PROBE;
   const double length = probe ? back_length<cell<real>::PAIR != 0>(o, *w) : 0, size = (double)w->size;
   const double sizes = warp_sum(!o.unit ? 0 : probe ? size : size * size) / (probe ? 1 : K);
   const double end = (double)back_size<cell<real>::PAIR != 0>(*w);
-  const back_guessed found = {taken, probe, exact, (double)w->sum, (double)w->start, end, (double)w->head, (double)w->least,
-                              sizes, length};
+  const back_guessed found = {taken, probe,           o.exact,          o.cut, (double)w->sum, (double)w->start,
+                              end,   (double)w->head, (double)w->least, sizes, length};
   if (probe) {
     w->g = w->g_c = 0;
     back_put<cell<real>::PAIR != 0>(o, *w, c.hidden, s.starts + at);
@@ -88,9 +88,8 @@ __device__ __forceinline__ bool back_doubts(const layer_arrays<real> &c, const b
 
 /* Prepares the walk of a difference through its chunk. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
-__device__ __forceinline__ void back_mend(back_course *o, back_walk<real> *w) {
-  o->bottom = back_cut(*o, o->p);
-  o->top = o->at = back_cut(*o, o->p + 1);
+__device__ __forceinline__ void back_mend(const layer_arrays<real> &c, back_course *o, back_walk<real> *w) {
+  back_seek_mend(c, o);
   back_begin<real, cell, HP, KIND>(*o, false, true, w);
 }
 
@@ -112,7 +111,7 @@ template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ void back_settle_mend(const layer_arrays<real> &c, const back_arrays<real> &s, const back_course &o,
                                                  int taken, back_walk<real> *w) {
   enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR };
-  const bool tail = o.kind == BACK_TAIL, reached = w->left <= 0;
+  const bool tail = o.kind == BACK_TAIL, reached = w->left <= 0 && !o.cut;
   const int64_t at = back_at<real, cell>(c, o, o.p);
   const double moved = (double)back_size<cell<real>::PAIR != 0>(*w), size = (double)w->size,
                squares = warp_sum(o.unit ? size * size : 0);
@@ -161,7 +160,7 @@ __device__ __forceinline__ bool back_next(const layer_arrays<real> &c, const bac
     } else if (o->kind == BACK_MEND) {
       for (; o->p < o->chunks; o->p += o->warps) {
         if (back_doubts<real, cell, HP, KIND>(c, s, o, w)) {
-          back_mend<real, cell, HP, KIND>(o, w);
+          back_mend<real, cell, HP, KIND>(c, o, w);
           return true;
         }
         back_keep<real, cell>(c, s, *o);
@@ -174,7 +173,7 @@ __device__ __forceinline__ bool back_next(const layer_arrays<real> &c, const bac
       for (; o->warp == 0 && o->p >= 0; --o->p) {
         __syncwarp(); /* all lanes see what the last walk wrote */
         if (back_doubts<real, cell, HP, KIND>(c, s, o, w)) {
-          back_mend<real, cell, HP, KIND>(o, w);
+          back_mend<real, cell, HP, KIND>(c, o, w);
           return true;
         }
       }
@@ -188,9 +187,7 @@ __device__ __forceinline__ bool back_next(const layer_arrays<real> &c, const bac
       }
       o->at = o->top = o->length;
       o->bottom = 0;
-      const int64_t width = (1 + cell<real>::PAIR) * c.hidden;
-      back_take<cell<real>::PAIR != 0>(
-          (s.lengths == NULL ? c.last + o->b * width : c.g + (o->length * c.batch + o->b) * width) + o->j, c.hidden, w);
+      back_take<cell<real>::PAIR != 0>(back_from(c, s, *o, (1 + cell<real>::PAIR) * c.hidden) + o->j, c.hidden, w);
       back_begin<real, cell, HP, KIND>(*o, c.injected, false, w);
       return true;
     } else {

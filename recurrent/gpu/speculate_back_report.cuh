@@ -10,7 +10,6 @@ template <typename real>
 __device__ __forceinline__ void back_sum_sample(const layer_arrays<real> &c, const back_arrays<real> &s, const back_sample &o,
                                                 bool first) {
   back_sums *sums = &s.report->sums;
-  const int64_t warm_up = s.report->state.warm_up > 0 ? s.report->state.warm_up : s.warm_up;
   double gap = 0, dropped = 0, all = 0;
   int64_t steps = 0;
   int mended = 0, compared = 0;
@@ -18,7 +17,7 @@ __device__ __forceinline__ void back_sum_sample(const layer_arrays<real> &c, con
     const back_chunk *f = back_found(c, s, o, p);
     steps += f->work;
     mended += f->mended;
-    compared += f->silent == 0 && back_cut(o, p + 1) + warm_up < o.length;
+    compared += f->compared;
     gap = f->dropped > 0 && f->dropped / f->scale > gap ? f->dropped / f->scale : gap;
     dropped += f->dropped + f->stopped;
     all += f->sum + f->added;

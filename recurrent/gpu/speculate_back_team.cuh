@@ -16,14 +16,15 @@ enum back_work { BACK_WALKS, BACK_CLEARS, BACK_MEETS, BACK_ENDS };
 struct alignas(16) back_task {
   back_work work;
   int at = 0, bottom = 0, skip = 0;
-  int counts = 0;                     /* the round from which weight gradients are summed, and δ is written */
-  int last = 0;                       /* the last round, which the walker finds out */
+  int counts = 0; /* the round from which weight gradients are summed, and δ is written */
+  int last = 0;   /* the last round, which the walker finds out */
+  int sample = 0;
   bool reads_u = false, adds = false; /* u_t is not 0; δ is added to what is there */
   bool keeps = false;                 /* δ is written, and sums are kept */
 };
 
 /* A team's shared memory: a ring of ROUNDS rounds with a record for each step; δ of two rounds; x; the helper's Σ |δ_t|; its
- * task. The fields of a record are d_k, of a pair one more; what unit::carry takes; u and, of a pair, that of c; d_x if it
+ * task; and of each round, where the sample begins anew. The fields of a record are d_k, of a pair one more; what unit::carry takes; u and, of a pair, that of c; d_x if it
  * differs from the last d_k. Four of them (two in float64) are a quad; a row has the same quad of all units. Behind the rows of
  * quads is a row of h, of step t where unit::EARLIER, otherwise of step t - 1. The δ of a step are a row for each matrix and, if
  * d_x differs, one of g. Every row has room behind it for what lanes without a unit write, so that they need no branch. */
@@ -50,7 +51,8 @@ template <typename real, template <typename> class cell, int HP, walk_kind KIND>
     DELTA_REALS = 2 * STEPS * DELTAS,
     X_REALS = ROUNDS * STEPS,
     TASK_REALS = (int)(sizeof(back_task) / sizeof(real)),
-    REALS = RING_REALS + DELTA_REALS + X_REALS + WARP_LANES + TASK_REALS
+    RESET_REALS = ROUNDS * (int)(sizeof(unsigned)) / (int)sizeof(real),
+    REALS = RING_REALS + DELTA_REALS + X_REALS + WARP_LANES + TASK_REALS + RESET_REALS
   };
 };
 
@@ -65,6 +67,7 @@ template <typename real, template <typename> class cell, int HP, walk_kind KIND>
   int number; /* of the team's barrier */
   real *ring, *deltas, *x, *sizes, *sums;
   back_task *task;
+  unsigned *resets; /* of each round, bit i: the sample begins anew in front of its step i; nothing where there are no resets */
 
   /* own: the team among the `teams` of the block; part: a team's sums, behind which are their rests. */
   __device__ __forceinline__ back_places(int own, int teams, int part) {
@@ -75,6 +78,7 @@ template <typename real, template <typename> class cell, int HP, walk_kind KIND>
     x = launch_held(deltas + team::DELTA_REALS);
     sizes = launch_held(x + team::X_REALS);
     task = (back_task *)launch_held(sizes + WARP_LANES);
+    resets = (unsigned *)(task + 1);
     sums = launch_held(shared + teams * team::REALS + own * 2 * part);
   }
   __device__ __forceinline__ void meet() const {
@@ -114,6 +118,7 @@ template <typename real, template <typename> class cell, int HP, walk_kind KIND>
   cell<real> read[team::STEPS];             /* of the steps of a round */
   real u[team::STEPS], u_c[team::STEPS], x; /* x: of step lane % STEPS */
   const real *x_at;                         /* the next x; NULL: none is read */
+  unsigned forgets;                         /* bit i: the h of step i of a round is not what the sample begins with */
   unit_place<real, cell> unit;              /* of the next step to read */
   const real *u_at;
   int64_t g_row; /* reals from one step of u to the next; 0 where zeros are read */
@@ -144,6 +149,7 @@ __device__ __forceinline__ void back_help_begin(const layer_arrays<real> &c, con
   h->unit.saved = launch_kept(h->unit.saved);
   h->g_row = task.reads_u ? (1 + PAIR) * state : 0;
   h->x_at = KIND != WALK_FREE && c.input == 1 ? launch_kept(c.x + row) : NULL; /* of the first step */
+  h->forgets = 0;
   h->u_at = launch_kept(task.reads_u ? (const real *)c.g + row * (1 + PAIR) * c.hidden + j : s.zeros + j);
   h->adds = task.adds;
   h->hidden = (int)c.hidden;
@@ -182,6 +188,27 @@ __device__ __forceinline__ void back_help_read(int lane, int round, back_helper<
   }
 }
 
+/* Notes in front of which steps of a round, of which everything has been read, the sample begins anew. What it had there is 0. No
+ * register holds anything for this between rounds, since helpers have none to spare. */
+template <typename real, template <typename> class cell, int HP, walk_kind KIND>
+__device__ __forceinline__ void back_help_reset(const layer_arrays<real> &c, const back_places<real, cell, HP, KIND> &at,
+                                                int lane, int round, back_helper<real, cell, HP, KIND> *h) {
+  enum { STEPS = back_team<real, cell, HP, KIND>::STEPS, EARLIER = cell<real>::EARLIER };
+  const int end = at.task->at + at.task->skip - round * STEPS; /* the state behind the round's first place */
+  const unsigned resets = end > 0 ? c.resets.back(at.task->sample, end) & ((1u << STEPS) - 1) : 0;
+  if (lane == 0) {
+    at.resets[(unsigned)round % back_team<real, cell, HP, KIND>::ROUNDS] = resets;
+  }
+  h->forgets =
+      EARLIER ? resets << 1 | h->forgets >> STEPS : resets; /* the h in front of a step is read with it, or with the next */
+  BPPSA_UNROLL
+  for (int i = 0; i < STEPS; ++i) {
+    if ((resets >> i & 1) != 0) {
+      h->read[i].begin();
+    }
+  }
+}
+
 /* Writes the records of a round of which everything has been read. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ void back_help_make(const back_places<real, cell, HP, KIND> &at, bool relu, int lane, int round,
@@ -214,6 +241,14 @@ __device__ __forceinline__ void back_help_make(const back_places<real, cell, HP,
     }
     if (team::SUM) {
       at.record(round, i)[team::BEFORE + place] = h.read[i].h;
+    }
+  }
+  if (team::SUM && cell<real>::EARLIER && h.forgets != 0) {
+    BPPSA_UNROLL_BY(1)
+    for (int i = 0; i < team::STEPS; ++i) {
+      if ((h.forgets >> i & 1) != 0) {
+        at.record(round, i)[team::BEFORE + place] = 0;
+      }
     }
   }
   if (team::SUM && lane < team::STEPS) {
@@ -359,13 +394,16 @@ __device__ __noinline__ void back_help_walk(const layer_arrays<real> &c, const b
   const back_places<real, cell, HP, KIND> at(own, teams, part);
   const back_task task = *at.task;
   const volatile int *last = &at.task->last;
-  const bool unit = lane < c.hidden, relu = c.relu;
+  const bool unit = lane < c.hidden, relu = c.relu, resets = c.resets.mask != NULL;
   back_helper<real, cell, HP, KIND> h;
   back_help_begin(c, s, task, b, unit ? lane : 0, unit, &h);
   const auto whole = [&](int round) { return round * STEPS >= h.skip && (round + 1) * STEPS < h.left; };
   BPPSA_UNROLL_BY(1)
   for (int round = 0; round < 2; ++round) {
     back_help_read<false>(lane, round, &h);
+    if (resets) {
+      back_help_reset(c, at, lane, round, &h);
+    }
     back_help_make(at, relu, lane, round, h);
   }
   back_help_read<false>(lane, 2, &h);
@@ -373,6 +411,9 @@ __device__ __noinline__ void back_help_walk(const layer_arrays<real> &c, const b
   int round = 0; /* that the walker walks */
   BPPSA_UNROLL_BY(1)
   for (;; ++round) {
+    if (resets) {
+      back_help_reset(c, at, lane, round + 2, &h);
+    }
     back_help_make(at, relu, lane, round + 2, h);
     if (whole(round + 3)) {
       back_help_read<true>(lane, round + 3, &h);

@@ -33,9 +33,38 @@ struct back_course : back_sample {
   back_kind kind;
   int p;               /* chunk */
   int at, top, bottom; /* of a walk: the states from which it goes, counts, and to which it goes */
+  bool exact, cut;     /* of a chunk: its walk starts from the true gradient; the sample begins anew within it */
   int wasted;          /* steps of a warm-up from which a chunk turned out to be silent */
   double begun;        /* |d|_inf */
 };
+
+/* Where the walk of a chunk that is speculated starts: W steps behind it, at the sample's end, or in front of the first reset of
+ * the warm-up. */
+template <typename real> __device__ __forceinline__ void back_seek_guess(const layer_arrays<real> &c, back_course *o) {
+  const int start = o->top + o->warm_up < o->length ? o->top + o->warm_up : o->length;
+  const bool resets = c.resets.mask != NULL;
+  o->at = resets ? (int)c.resets.next(o->b, o->top, start) : start;
+  o->exact = o->at < start || start == o->length;
+  o->cut = resets && c.resets.next(o->b, o->bottom > 1 ? o->bottom : 1, o->top) < o->top;
+}
+
+/* Where the walk of a difference starts and ends: at the chunk's ends, or in front of its last reset, where nothing is left of it. */
+template <typename real> __device__ __forceinline__ void back_seek_mend(const layer_arrays<real> &c, back_course *o) {
+  const int first = back_cut(*o, o->p), least = first > 1 ? first : 1;
+  o->top = o->at = back_cut(*o, o->p + 1);
+  const int reset = c.resets.mask != NULL ? (int)c.resets.last(o->b, least, o->top) : least - 1;
+  o->cut = reset >= least;
+  o->bottom = o->cut ? reset : first;
+}
+
+/* Returns the gradient of state o.at: g_T, or u_t, which is 0 if nothing is injected. width: reals of a gradient. */
+template <typename real>
+__device__ __forceinline__ const real *back_from(const layer_arrays<real> &c, const back_arrays<real> &s, const back_course &o,
+                                                 int64_t width) {
+  return o.at == o.length && s.lengths == NULL ? c.last + o.b * width
+         : o.at < o.length && !c.injected      ? s.zeros
+                                               : c.g + (o.at * c.batch + o.b) * width;
+}
 
 /* A walk. */
 template <typename real> struct back_walk {
@@ -45,6 +74,7 @@ template <typename real> struct back_walk {
   real stop;                     /* |d|_inf at which the walk of a difference ends; negative: nowhere */
   int round, left, skip;         /* left: places that are left from this round on, with those of the first that stay empty */
   bool notes;                    /* the means of rounds count */
+  bool resets;                   /* samples of the batch may begin anew */
   int own, teams, part;          /* as of back_places */
 };
 
@@ -83,7 +113,8 @@ __device__ __forceinline__ void back_begin(const back_course &o, bool reads_u, b
   w->stop = -1;
   w->notes = false;
   back_ask<real, cell, HP, KIND>(
-      o, {BACK_WALKS, o.at, o.bottom, w->skip, (warm + STEPS - 1) / STEPS, INT32_MAX, reads_u, adds, o.kind != BACK_PROBE}, *w);
+      o, {BACK_WALKS, o.at, o.bottom, w->skip, (warm + STEPS - 1) / STEPS, INT32_MAX, o.b, reads_u, adds, o.kind != BACK_PROBE},
+      *w);
   at.meet(); /* two rounds are ready */
 }
 
@@ -111,10 +142,11 @@ template <bool PAIR, typename real> __device__ __forceinline__ void back_count(b
   w->start = back_size<PAIR>(*w);
 }
 
-/* A step: g_{t-1} from g_t, as walk_back. weights: a column of each W_k; deltas: receives δ_t; place: of the lane's in a row. */
+/* A step: g_{t-1} from g_t, as walk_back. weights: a column of each W_k; deltas: receives δ_t; place: of the lane's in a row. anew:
+ * the sample begins anew in front of the step, so that g_{t-1} is u_{t-1} alone. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
-__device__ __forceinline__ void back_step(const real (&weights)[cell<real>::MATRICES][HP], const quad<real> *record, int place,
-                                          real *deltas, back_walk<real> *w) {
+__device__ __forceinline__ void back_step(const real (&weights)[cell<real>::MATRICES][HP], const quad<real> *record, bool anew,
+                                          int place, real *deltas, back_walk<real> *w) {
   typedef back_team<real, cell, HP, KIND> team;
   enum { K = team::K, PAIR = team::PAIR, Q = team::Q };
   const auto field = [&](int i) { return record[i / Q].v[i % Q]; };
@@ -144,13 +176,17 @@ __device__ __forceinline__ void back_step(const real (&weights)[cell<real>::MATR
   w->sum += back_size<PAIR != 0>(*w);
   w->g_c = PAIR ? carried + field(PAIR * team::U_C) : 0;
   w->g = (part[0] + part[1]) + (part[2] + part[3]);
+  if (anew) {
+    w->g = field(team::U);
+    w->g_c = PAIR ? field(PAIR * team::U_C) : 0;
+  }
 }
 
 /* Walks a round, whose records are there; `next` is that of its first step, and afterwards of the next round's. WHOLE: it has all
- * its steps. */
+ * its steps, and no reset; otherwise `resets` is the round's bits of back_places::resets. */
 template <bool WHOLE, typename real, template <typename> class cell, int HP, walk_kind KIND, int USED>
 __device__ __forceinline__ void back_round(const real (&weights)[cell<real>::MATRICES][HP], const real *ring, real *deltas,
-                                           int unit, int place, quad<real> (&next)[USED], back_walk<real> *w) {
+                                           unsigned resets, int unit, int place, quad<real> (&next)[USED], back_walk<real> *w) {
   typedef back_team<real, cell, HP, KIND> team;
   enum { STEPS = team::STEPS, ROUND = STEPS * team::RECORD };
   const quad<real> *records = (const quad<real> *)(ring + (unsigned)w->round % team::ROUNDS * ROUND) + unit,
@@ -166,13 +202,14 @@ __device__ __forceinline__ void back_round(const real (&weights)[cell<real>::MAT
       next[q] = from[q * team::PLACES];
     }
     if (WHOLE || (i >= w->skip && i < w->left)) {
-      back_step<real, cell, HP, KIND>(weights, now, place, deltas + i * team::DELTAS, w);
+      back_step<real, cell, HP, KIND>(weights, now, !WHOLE && (resets >> i & 1) != 0, place, deltas + i * team::DELTAS, w);
     }
   }
 }
 
 /* Walks up to `rounds` rounds, to the end of the walk, or until the difference is small. True: the walk goes on. A function of its
- * own, so that registers hold what its loop needs and nothing else. */
+ * own, so that registers hold what its loop needs and nothing else. Its inner loop asks for no resets: where there may be some, it
+ * ends behind every round. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __noinline__ bool back_follow(const real *w_hh, int hidden, int lane, int rounds, back_walk<real> *walk) {
   typedef back_team<real, cell, HP, KIND> team;
@@ -193,30 +230,35 @@ __device__ __noinline__ bool back_follow(const real *w_hh, int hidden, int lane,
   for (int q = 0; q < USED; ++q) {
     next[q] = ((const quad<real> *)at.record(w.round, 0))[q * team::PLACES + unit];
   }
+  const int least = w.resets ? INT32_MAX : (int)STEPS; /* places that are left when the inner loop goes on */
+  unsigned coming = w.resets ? at.resets[w.round % team::ROUNDS] : 0;
   bool goes_on = true;
-  const auto ended = [&]() { /* a round */
-                             if (w.notes) {
-                               back_note_round<STEPS>(w.left < STEPS ? w.left : (int)STEPS, &w);
-                             }
-                             w.left -= STEPS;
-                             w.skip = 0;
-                             --rounds;
-                             goes_on = w.left > 0 && !(w.stop >= 0 && back_size<team::PAIR != 0>(w) <= w.stop);
-                             if (goes_on) {
-                               at.meet();
-                               ++w.round;
-                             }
+  const auto ended = [&](int steps) { /* a round, of so many steps or fewer */
+                                      if (w.notes) {
+                                        back_note_round<STEPS>(steps, &w);
+                                      }
+                                      w.left -= STEPS;
+                                      w.skip = 0;
+                                      --rounds;
+                                      goes_on = w.left > 0 && !(w.stop >= 0 && back_size<team::PAIR != 0>(w) <= w.stop);
+                                      if (goes_on) {
+                                        at.meet();
+                                        ++w.round;
+                                      }
   };
   while (goes_on && rounds > 0) {
-    if (w.skip > 0 || w.left < STEPS) {
-      back_round<false, real, cell, HP, KIND>(weights, at.ring, at.deltas, unit, place, next, &w);
-      ended();
+    const unsigned resets = coming;
+    coming = w.resets ? at.resets[(w.round + 1) % team::ROUNDS] : 0; /* comes while the round is walked */
+    if (w.skip > 0 || w.left < STEPS || resets != 0) {
+      back_round<false, real, cell, HP, KIND>(weights, at.ring, at.deltas, resets, unit, place, next, &w);
+      ended(w.left < STEPS ? w.left : (int)STEPS);
+      continue;
     }
     BPPSA_UNROLL_BY(1)
-    while (goes_on && rounds > 0 && w.left >= STEPS) { /* a loop of its own is fast */
-      back_round<true, real, cell, HP, KIND>(weights, at.ring, at.deltas, unit, place, next, &w);
-      ended();
-    }
+    do { /* a loop of its own is fast */
+      back_round<true, real, cell, HP, KIND>(weights, at.ring, at.deltas, 0, unit, place, next, &w);
+      ended(STEPS);
+    } while (goes_on && rounds > 0 && w.left >= least);
   }
   *walk = w;
   return goes_on;

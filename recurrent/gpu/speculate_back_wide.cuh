@@ -18,15 +18,14 @@ __device__ __forceinline__ void back_wide_guess(const layer_arrays<real> &c, con
   const int64_t width = (1 + cell<real>::PAIR) * w->hidden;
   o->bottom = back_cut(*o, o->p);
   o->top = back_cut(*o, o->p + 1);
-  o->at = o->top + o->warm_up < o->length ? o->top + o->warm_up : o->length;
-  const bool exact = o->at == o->length, probes = !exact && back_wide_is_silent<real, cell>(c, *o, o->bottom, o->at);
+  back_seek_guess(c, o);
+  const bool probes = !o->exact && back_wide_is_silent<real, cell>(c, *o, o->bottom, o->at);
   if (probes) {
     o->kind = BACK_PROBE;
     o->at = o->top;
     back_wide_take(s.probes + o->p * width + o->j, w);
   } else {
-    const real *from = exact && s.lengths == NULL ? c.last + o->b * width : c.g + (o->at * c.batch + o->b) * width;
-    back_wide_take(from + o->j, w);
+    back_wide_take(back_from(c, s, *o, width) + o->j, w);
   }
 }
 
@@ -47,7 +46,8 @@ __device__ __forceinline__ void back_wide_settle_guess(const layer_arrays<real> 
   if (notes) {
     const back_guessed g = {taken,
                             probe,
-                            o.top + o.warm_up >= o.length,
+                            o.exact,
+                            o.cut,
                             (double)w->sum,
                             (double)w->start,
                             found.largest,
@@ -74,8 +74,7 @@ __device__ __forceinline__ bool back_wide_doubts(const layer_arrays<real> &c, co
   w->g_c = PAIR ? end_c - s.starts[at + PAIR * w->hidden] : 0;
   const back_wide_measure found = back_wide_look(l, w);
   o->begun = found.largest;
-  o->bottom = back_cut(*o, o->p);
-  o->top = o->at = back_cut(*o, o->p + 1);
+  back_seek_mend(c, o);
   const bool accepted = back_accepts(c, s, *o, o->p, found.largest, found.length);
   if (!accepted && o->unit) {
     s.starts[at] = end;
@@ -108,7 +107,7 @@ __device__ __forceinline__ void back_wide_settle_mend(const layer_arrays<real> &
                                                       const back_course &o, bool notes, int taken, const back_wide_measure &found,
                                                       back_wide_walk<real, cell, shape> *w) {
   enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR };
-  const bool tail = o.kind == BACK_TAIL, reached = w->left <= 0;
+  const bool tail = o.kind == BACK_TAIL, reached = w->left <= 0 && !o.cut;
   const int64_t at = back_at<real, cell>(c, o, o.p);
   if (o.unit) {
     const real *ends = place_of_round(s.ends, o.in);
@@ -175,7 +174,7 @@ __device__ __forceinline__ bool back_wide_next(const layer_arrays<real> &c, cons
       o->given_up = !o->idle;
       o->at = o->top = o->length;
       o->bottom = 0;
-      back_wide_take((s.lengths == NULL ? c.last + o->b * width : c.g + (o->length * c.batch + o->b) * width) + o->j, w);
+      back_wide_take(back_from(c, s, *o, width) + o->j, w);
       return o->warp == 0;
     }
     const bool begins = o->kind == BACK_CHUNK && (parts & BACK_GUESS) == 0; /* speculation was another launch */
@@ -196,6 +195,19 @@ __device__ __forceinline__ bool back_wide_next(const layer_arrays<real> &c, cons
   }
 }
 
+/* Pairs of steps that a walk takes before it counts, comes to an end, or comes to a reset. until: as in back_wide_go. */
+template <typename real, template <typename> class cell, typename shape>
+__device__ __forceinline__ int back_wide_pairs(const layer_arrays<real> &c, const back_course &o, int until,
+                                               const back_wide_walk<real, cell, shape> &w) {
+  if (w.skip != 0) {
+    return 0;
+  }
+  const int at = o.bottom + w.left,
+            steps = c.resets.mask != NULL && w.left > 0 ? at - 1 - (int)c.resets.last(o.b, o.bottom, at) : w.left,
+            pairs = steps > 0 ? steps / 2 : 0;
+  return until < 0 || pairs < until ? pairs : until;
+}
+
 /* Walks, and takes what the walk has found. A difference may stop where it is small at two steps in turn, and measured to be small
  * behind them. */
 template <typename real, template <typename> class cell, typename shape>
@@ -211,9 +223,22 @@ __device__ __forceinline__ void back_wide_go(const layer_arrays<real> &c, const 
     const back_chunk *f = back_found(c, s, *o, o->p);
     stop = f->silent == 0 ? (real)(s.stop * fmin(f->scale, f->least)) : stop;
   }
+  bool goes_on = true;
+  const auto ended = [&](int steps) { /* a pair, of so many steps */
+                                      ++w->round;
+                                      w->left -= 2;
+                                      --until;
+                                      w->start = w->start < 0 ? w->early : w->start;
+                                      in_mean += steps;
+                                      if (in_mean == BACK_MEAN) {
+                                        back_wide_note_mean(w);
+                                        in_mean = 0;
+                                      }
+                                      goes_on = !(w->early <= stop && w->late <= stop);
+  };
   back_wide_begin(c, s, *o, l, w);
   do {
-    bool goes_on = true;
+    goes_on = true;
     while (w->left > 0 && goes_on) {
       if (until == 0) {
         if (o->kind == BACK_CHUNK) {
@@ -224,27 +249,13 @@ __device__ __forceinline__ void back_wide_go(const layer_arrays<real> &c, const 
         in_mean = 0;
       }
       BPPSA_UNROLL_BY(1)
-      while (w->skip == 0 && w->left >= 2 && until != 0 && goes_on) {
-        back_wide_step(0, relu, l, w);
-        back_wide_step(1, relu, l, w);
-        ++w->round;
-        w->left -= 2;
-        --until;
-        w->start = w->start < 0 ? w->early : w->start;
-        in_mean += 2;
-        if (in_mean == BACK_MEAN) {
-          back_wide_note_mean(w);
-          in_mean = 0;
-        }
-        goes_on = !(w->early <= stop && w->late <= stop);
+      for (int pairs = back_wide_pairs(c, *o, until, *w); pairs != 0 && goes_on; --pairs) {
+        back_wide_step(0, 0, relu, l, w);
+        back_wide_step(1, 1, relu, l, w);
+        ended(2);
       }
       if (w->left > 0 && until != 0 && goes_on) {
-        back_wide_single(relu, l, w);
-        ++w->round;
-        w->left -= 2;
-        --until;
-        w->start = w->start < 0 ? w->early : w->start;
-        in_mean += 1;
+        ended(back_wide_apart(c, o->b, o->bottom + w->left - w->skip, relu, l, w));
       }
     }
     found = back_wide_look(l, w);

@@ -176,18 +176,19 @@ __device__ __forceinline__ const real *back_wide_exchange(int i, unsigned round,
   return l.in + i * shape::COUNT;
 }
 
-/* Computes step i of a pair, and reads for the step two further on. */
+/* Computes step i of a pair, and reads for the step two further on. buffer: of the exchange, i where both steps of a pair are
+ * computed together. */
 template <typename real, template <typename> class cell, typename shape>
-__device__ __forceinline__ void back_wide_step(int i, bool relu, const wide_lane<real, shape> &l,
+__device__ __forceinline__ void back_wide_step(int i, int buffer, bool relu, const wide_lane<real, shape> &l,
                                                back_wide_walk<real, cell, shape> *w) {
   enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR };
   real sums[K][shape::UNITS] = {};
   const unit_back<real, cell> made(w->units[i], relu, w->g, w->g_c);
   BPPSA_UNROLL
   for (int k = 0; k < K; ++k) {
-    l.hand_out(i, k, w->exists ? made.to_h[k] : 0);
+    l.hand_out(buffer, k, w->exists ? made.to_h[k] : 0);
   }
-  l.hand_out(i, K, w->exists ? back_larger(w->g, PAIR ? w->g_c : 0) : 0);
+  l.hand_out(buffer, K, w->exists ? back_larger(w->g, PAIR ? w->g_c : 0) : 0);
   back_wide_read_u(1 - i, w->ahead + 1, w);
   back_wide_read(i, w);
   BPPSA_UNROLL
@@ -200,8 +201,8 @@ __device__ __forceinline__ void back_wide_step(int i, bool relu, const wide_lane
   }
   w->x_to -= w->row;
   w->h_to -= w->row;
-  l.await(i, w->round);
-  const real *in = l.in + i * shape::COUNT;
+  l.await(buffer, w->round);
+  const real *in = l.in + buffer * shape::COUNT;
   w->late = back_wide_largest<shape::HP>(in + K * shape::HP);
   w->early = i == 0 ? w->late : w->early;
   w->sum += w->late;
@@ -219,18 +220,44 @@ __device__ __forceinline__ void back_wide_step(int i, bool relu, const wide_lane
   w->g_c = PAIR ? made.own_c + w->u_c[i] : 0;
 }
 
-/* Computes the one step of a pair that lacks the other: a warm-up's first one, or a walk's last one. */
+/* Computes a step by itself. anew: the sample begins anew in front of it, so that its gradient there is u alone. */
 template <typename real, template <typename> class cell, typename shape>
-__device__ __forceinline__ void back_wide_single(bool relu, const wide_lane<real, shape> &l,
+__device__ __forceinline__ void back_wide_single(bool anew, int buffer, bool relu, const wide_lane<real, shape> &l,
                                                  back_wide_walk<real, cell, shape> *w) {
-  back_wide_step(0, relu, l, w);
-  (void)back_wide_exchange<real, shape>(1, w->round, 0, 0, 0, l);
+  if (anew) {
+    w->units[0].begin();
+  }
+  back_wide_step(0, buffer, relu, l, w);
+  if (anew) {
+    w->g = w->u[0];
+    w->g_c = cell<real>::PAIR ? w->u_c[0] : 0;
+  }
   const cell<real> unit = w->units[0]; /* the next step has been read for the pair's second one */
   w->units[0] = w->units[1];
   w->units[1] = unit;
   w->u[0] = w->u[1];
   w->u_c[0] = w->u_c[1];
-  w->skip = 0;
+}
+
+/* Computes the steps of a pair one by one: of one in which the sample begins anew, of a warm-up's first one, and of a walk's last
+ * one, which lack a step. at: the state behind the first. Returns how many these are. */
+template <typename real, template <typename> class cell, typename shape>
+__device__ __forceinline__ int back_wide_apart(const layer_arrays<real> &c, int b, int at, bool relu,
+                                               const wide_lane<real, shape> &l, back_wide_walk<real, cell, shape> *w) {
+  const int steps = w->skip == 0 && w->left >= 2 ? 2 : 1;
+  real early = 0;
+  BPPSA_UNROLL_BY(1)
+  for (int i = 0; i < steps; ++i) {
+    const int step = at - 1 - i;
+    back_wide_single(c.resets.mask != NULL && c.resets.next(b, step, step + 1) == step, i, relu, l, w);
+    early = i == 0 ? w->late : early;
+  }
+  w->early = early;
+  if (steps == 1) {
+    (void)back_wide_exchange<real, shape>(1, w->round, 0, 0, 0, l);
+    w->skip = 0;
+  }
+  return steps;
 }
 
 template <typename real, template <typename> class cell, typename shape>

@@ -20,7 +20,7 @@
 #include "core/base/cut.h"
 #include "core/compute/cluster.cuh"
 #include "recurrent/gpu/forward_kernels.cuh"
-#include "recurrent/gpu/speculate.cuh"
+#include "recurrent/gpu/speculate_range.cuh"
 #include "recurrent/pause.h"
 #include "recurrent/settle.h"
 
@@ -48,45 +48,6 @@ __device__ __forceinline__ real unit_distance(real h, real stored, real c, real 
   return distance;
 }
 
-/* Returns one of the two places of ends and doubts. A variable index would put all of the kernel's parameters on the stack. */
-template <typename T> __device__ __forceinline__ T *place_of_round(T *const places[2], int place) {
-  return place == 0 ? places[0] : places[1];
-}
-
-/* Finds the first chunk from `from` on for which `is` holds; C: none. A warp asks for 32 chunks at once. The result is the same in
- * all its lanes. */
-template <typename predicate>
-__device__ __forceinline__ int64_t first_chunk(int64_t from, int64_t chunks, int lane, const predicate &is) {
-  for (; from < chunks; from += WARP_LANES) {
-    const int64_t chunk = from + lane;
-    const unsigned found = __ballot_sync(0xffffffffu, chunk < chunks && is(chunk));
-    int64_t first = from;
-    for (unsigned left = found; found != 0 && (left & 1) == 0; left >>= 1) {
-      ++first;
-    }
-    if (found != 0) {
-      return first;
-    }
-  }
-  return chunks;
-}
-
-/* Finds the first chunk of sample b that moved far in the first round; C: none. */
-template <typename real>
-__device__ int64_t first_far(const layer_arrays<real> &c, const speculate_arrays<real> &s, int lane, int64_t b) {
-  const int *found = s.found + s.chunks * c.batch;
-  return first_chunk(0, s.chunks, lane,
-                     [&](int64_t chunk) { return chunk > 0 && (found[chunk * c.batch + b] & SPECULATE_FAR) != 0; });
-}
-
-/* Finds the next chunk of sample b, from `from` on, that the rounds left doubtful; C: none. */
-template <typename real>
-__device__ __forceinline__ int64_t next_doubtful(const speculate_arrays<real> &s, int in, int64_t from, int lane, int64_t batch,
-                                                 int64_t b) {
-  const int *doubtful = place_of_round(s.doubtful, in);
-  return first_chunk(from, s.chunks, lane, [&](int64_t chunk) { return doubtful[chunk * batch + b] != 0; });
-}
-
 /* Clears a chunk's numbers before the tail writes what it did with the chunks that it walks through. */
 template <typename real>
 __device__ __forceinline__ void clear_tail(const speculate_arrays<real> &s, int64_t slot, int64_t batch) {
@@ -101,33 +62,35 @@ __device__ __forceinline__ void speculate_chunk(const layer_arrays<real> &c, con
                                                 int64_t b, int64_t from, real *shared, forward_lane<real, K, HP, AHEAD, ONE> *l) {
   enum { PAIR = cell<real>::PAIR };
   const int64_t hidden = c.hidden, j = lane < hidden ? lane : 0, slot = p * c.batch + b;
-  const int64_t begin = bppsa_cut(c.steps, s.chunks, p), end = bppsa_cut(c.steps, s.chunks, p + 1);
-  const int64_t least = ANEW ? bppsa_cut(c.steps, s.chunks, from) : 0,
+  const int64_t item = (ANEW ? SPECULATE_ANEW : 0) * s.chunks * c.batch + slot,
                 from_end = ((from - 1) * c.batch + b) * (1 + PAIR) * hidden + j;
-  const int64_t at = begin - s.warm_up > least ? begin - s.warm_up : least;
-  l->h = ANEW ? s.ends[1][from_end] : at == 0 ? c.h[b * hidden + j] : 0;
+  const speculate_range r = speculate_range_of<ANEW>(c, s, p, b, from);
+  if (r.stays) {
+    s.steps[item] = s.found[item] = 0;
+    return;
+  }
+  l->h = ANEW ? s.ends[1][from_end] : r.at == 0 ? c.h[b * hidden + j] : 0;
   if constexpr (PAIR) {
-    l->c = ANEW ? s.ends[1][from_end + hidden] : at == 0 ? c.cells[b * hidden + j] : 0;
+    l->c = ANEW ? s.ends[1][from_end + hidden] : r.at == 0 ? c.cells[b * hidden + j] : 0;
   }
   const int64_t state = l->state, saved_row = l->saved_row;
-  forward_seek<real, cell>(c, lane, b, at, l);
+  forward_seek<real, cell>(c, lane, b, r.at, l);
   l->h_to = s.aside + slot * (1 + PAIR + cell<real>::SAVED) * hidden + j; /* all steps of the warm-up write to one place */
   l->c_to = l->h_to + hidden;
   l->saved_to = l->h_to + (1 + PAIR) * hidden;
   l->state = l->saved_row = 0;
-  forward_run<real, cell>(c, lane, b, begin, begin - at, shared, l);
+  forward_run<real, cell>(c, lane, b, r.begin, r.begin - r.at, shared, l);
   __syncwarp();
   l->state = state;
   l->saved_row = saved_row;
-  forward_seek<real, cell>(c, lane, b, begin, l);
-  forward_run<real, cell>(c, lane, b, end, end - begin, shared, l);
+  forward_seek<real, cell>(c, lane, b, r.begin, l);
+  forward_run<real, cell>(c, lane, b, r.end, r.end - r.begin, shared, l);
   s.ends[ANEW][slot * (1 + PAIR) * hidden + j] = l->h;
   if constexpr (PAIR) {
     s.ends[ANEW][(2 * slot + 1) * hidden + j] = l->c;
   }
-  s.doubtful[ANEW][slot] = at > least;
-  const int64_t item = (ANEW ? SPECULATE_ANEW : 0) * s.chunks * c.batch + slot;
-  s.steps[item] = (int)(end - at);
+  s.doubtful[ANEW][slot] = r.doubtful;
+  s.steps[item] = (int)(r.end - r.at);
   s.found[item] = 0;
 }
 
@@ -313,7 +276,9 @@ __device__ __forceinline__ void mend_chunk(const layer_arrays<real> &c, const sp
     prepare_once<real, cell>(c, lane, shared, prepared, l);
     l->h = place_of_round(s.ends, in)[before];
     l->c = PAIR ? place_of_round(s.ends, in)[before + PAIR * hidden] : 0;
-    w = walk_chunk<real, cell>(c, s, lane, b, bppsa_cut(c.steps, s.chunks, p), bppsa_cut(c.steps, s.chunks, p + 1), shared, l);
+    const walk_range r = walk_range_of(c, s, p, b);
+    w = walk_chunk<real, cell>(c, s, lane, b, r.begin, r.end, shared, l);
+    w.found = walk_found(r, w.found);
     last = (w.found & SPECULATE_REACHED) != 0 ? l->h : last;
     last_c = (w.found & SPECULATE_REACHED) != 0 ? l->c : last_c;
   }
@@ -359,14 +324,15 @@ __device__ __forceinline__ void tail_sample(const layer_arrays<real> &c, const s
   forward_prepare<real, cell>(c, lane, shared, l);
   for (int64_t p = next_doubtful(s, in, 0, lane, c.batch, b); p < s.chunks;
        p = goes_on ? p + 1 : next_doubtful(s, in, p + 1, lane, c.batch, b)) {
-    const int64_t slot = p * c.batch + b, item = (SPECULATE_PHASES - 1) * s.chunks * c.batch + slot,
-                  begin = bppsa_cut(c.steps, s.chunks, p);
+    const int64_t slot = p * c.batch + b, item = (SPECULATE_PHASES - 1) * s.chunks * c.batch + slot;
+    const walk_range r = walk_range_of(c, s, p, b);
     if (!goes_on) {
       __syncwarp(); /* states that other lanes wrote are not read, but the buffer is written again */
-      l->h = c.h[(begin * c.batch + b) * hidden + j];
-      l->c = cell<real>::PAIR ? c.cells[(begin * c.batch + b) * hidden + j] : 0;
+      l->h = c.h[(r.begin * c.batch + b) * hidden + j];
+      l->c = cell<real>::PAIR ? c.cells[(r.begin * c.batch + b) * hidden + j] : 0;
     }
-    const walked<real> w = walk_chunk<real, cell>(c, s, lane, b, begin, bppsa_cut(c.steps, s.chunks, p + 1), shared, l);
+    walked<real> w = walk_chunk<real, cell>(c, s, lane, b, r.begin, r.end, shared, l);
+    w.found = walk_found(r, w.found);
     __syncwarp();
     goes_on = (w.found & SPECULATE_REACHED) != 0;
     s.steps[item] = w.steps;

@@ -47,16 +47,15 @@ __global__ void __launch_bounds__(shape::THREADS) bppsa_recurrent_wide_speculate
   const wide_item<real, shape> i(c, l);
   wide_forward_lane<real, K, shape> f;
   const int64_t from = ANEW ? first_far(c, s, (int)threadIdx.x % WARP_LANES, i.b) + 1 : 0,
-                least = ANEW && from < s.chunks ? bppsa_cut(c.steps, s.chunks, from) : 0;
-  const int64_t begin = bppsa_cut(c.steps, s.chunks, i.p), end = bppsa_cut(c.steps, s.chunks, i.p + 1);
-  const int64_t at = begin - s.warm_up > least ? begin - s.warm_up : least;
-  const int64_t item = (ANEW ? SPECULATE_ANEW : 0) * s.chunks * c.batch + i.slot;
-  const bool walks = i.p >= from;
+                item = (ANEW ? SPECULATE_ANEW : 0) * s.chunks * c.batch + i.slot;
+  const speculate_range r = speculate_range_of<ANEW>(c, s, i.p, i.b, from);
+  const int64_t begin = r.begin, end = r.end, at = r.at;
+  const bool walks = i.p >= from && !r.stays;
   if (i.first) {
     s.found[item] = 0;
     s.steps[item] = walks ? (int)(end - at) : 0;
     if (walks) {
-      s.doubtful[ANEW][i.slot] = at > least;
+      s.doubtful[ANEW][i.slot] = r.doubtful;
     }
     if (!ANEW) {
       s.gaps[i.slot] = 0;
@@ -215,8 +214,9 @@ __global__ void __launch_bounds__(shape::THREADS)
     wide_forward_prepare(c, l, i.b, 0, cell<real>::SAVED, cell<real>::FAR, &f);
     f.h = place_of_round(s.ends, in)[before];
     f.c = PAIR ? place_of_round(s.ends, in)[before + PAIR * c.hidden] : 0;
-    w = wide_walk_chunk<real, cell>(c, s, l, i, bppsa_cut(c.steps, s.chunks, i.p), bppsa_cut(c.steps, s.chunks, i.p + 1),
-                                    &exchanges, &f);
+    const walk_range r = walk_range_of(c, s, i.p, i.b);
+    w = wide_walk_chunk<real, cell>(c, s, l, i, r.begin, r.end, &exchanges, &f);
+    w.found = walk_found(r, w.found);
     last = (w.found & SPECULATE_REACHED) != 0 ? f.h : last;
     last_c = (w.found & SPECULATE_REACHED) != 0 ? f.c : last_c;
   }
@@ -257,17 +257,19 @@ __global__ void __launch_bounds__(shape::THREADS)
   unsigned exchanges = 0;
   for (int64_t p = next_doubtful(s, in, 0, lane, c.batch, i.b); p < s.chunks;
        p = goes_on ? p + 1 : next_doubtful(s, in, p + 1, lane, c.batch, i.b)) {
-    const int64_t slot = p * c.batch + i.b, item = PHASE * s.chunks * c.batch + slot, begin = bppsa_cut(c.steps, s.chunks, p);
+    const int64_t slot = p * c.batch + i.b, item = PHASE * s.chunks * c.batch + slot;
+    const walk_range r = walk_range_of(c, s, p, i.b);
     if (!prepared) {
       wide_forward_prepare(c, l, i.b, 0, cell<real>::SAVED, cell<real>::FAR, &f);
       prepared = true;
     }
     __syncwarp(); /* a unit's state was written by one of its threads */
-    f.h = goes_on ? f.h : c.h[(begin * c.batch + i.b) * c.hidden + i.j];
+    f.h = goes_on ? f.h : c.h[(r.begin * c.batch + i.b) * c.hidden + i.j];
     if constexpr (cell<real>::PAIR) {
-      f.c = goes_on ? f.c : c.cells[(begin * c.batch + i.b) * c.hidden + i.j];
+      f.c = goes_on ? f.c : c.cells[(r.begin * c.batch + i.b) * c.hidden + i.j];
     }
-    const walked<real> w = wide_walk_chunk<real, cell>(c, s, l, i, begin, bppsa_cut(c.steps, s.chunks, p + 1), &exchanges, &f);
+    walked<real> w = wide_walk_chunk<real, cell>(c, s, l, i, r.begin, r.end, &exchanges, &f);
+    w.found = walk_found(r, w.found);
     goes_on = (w.found & SPECULATE_REACHED) != 0;
     if (i.first) {
       s.steps[item] = w.steps;

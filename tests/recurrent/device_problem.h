@@ -168,7 +168,7 @@ static void drop(const bppsa_device *on, bppsa_view held[3]) {
   }
 }
 
-static void check_way(problem *p, const way *w) {
+static inline void check_way(problem *p, const way *w) {
   bppsa_recurrent_config c = p->config, exact = p->config;
   bppsa_model *model = NULL;
   bppsa_view logits, expected_logits, held[3], expected_held[3], got[2], expected[2];

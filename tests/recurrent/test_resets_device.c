@@ -480,13 +480,6 @@ static void test_refused(void **state) {
   assert_error(bppsa_model_forward(model, &held, NULL, &(bppsa_spans){.resets = &resets}, &logits), BPPSA_ERR_ARGUMENT,
                "resets: 2 at step 7 of sample 3 of the batch, expected 0 or 1");
   bppsa_model_destroy(model);
-  for (int k = 0; k < 2 && bppsa_device_get_kind(device) == BPPSA_CUDA; ++k) {
-    bppsa_recurrent_config c = p.config;
-    c.method.backward = k == 0 ? BPPSA_BACKWARD_SPECULATIVE : BPPSA_BACKWARD_BP;
-    c.speculation.chunks = c.forward.chunks = 3;
-    c.forward.kind = k == 0 ? c.forward.kind : BPPSA_FORWARD_SPECULATIVE;
-    assert_error(create(&p, &c, device, &model), BPPSA_ERR_UNSUPPORTED, "resets of samples in a speculative pass on a GPU");
-  }
   bppsa_memory_free(device, held.data);
   free_numbers(&p);
 }
