@@ -30,7 +30,7 @@
  * What earlier steps have made, NaN too, has no part in what follows. Logits and states are those that the steps make: none is
  * replaced by zeros. A sample that begins anew in front of the first step does not read its initial state, whose gradient is 0.
  * With two directions a reset in front of a step cuts time there, and each direction begins anew on its side of the cut. A reset
- * behind a sample's end counts for nothing. On a CPU, and not in parts of a sequence.
+ * behind a sample's end counts for nothing. Not in parts of a sequence, and on a GPU not in speculative passes.
  *
  * Only as many steps of a sample are computed as its length says, if it has one (bppsa_model_forward). Its last state is the one
  * at its length, from which a loss on the last step starts; logits, states and gradients behind it are 0, and what x has there is
