@@ -398,7 +398,7 @@ __device__ __forceinline__ void wide_walk_read(int i, int ahead, wide_walk_lane<
  * begin anew in this one; otherwise `left` steps are left, of which the last is the sequence's first, and bit i of `resets` says
  * whether the sample begins anew in front of step i of the round. */
 template <bool WHOLE, typename real, template <typename> class cell, typename shape>
-__device__ __forceinline__ void wide_walk_round(bool relu, int64_t left, unsigned round, uint32_t resets,
+__device__ __forceinline__ void wide_walk_round(bool relu, int left, unsigned round, uint32_t resets,
                                                 const wide_lane<real, shape> &l, wide_walk_lane<real, cell, shape> *s) {
   enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR };
   BPPSA_UNROLL
@@ -489,18 +489,18 @@ __global__ void __launch_bounds__(shape::THREADS) bppsa_recurrent_wide_walk(laye
     }
   }
   unsigned round = 0;
-  int64_t left = c.steps;
+  int left = (int)c.steps; /* fewer than 2^31 in a layer of this width (check_sizes in layers_cuda.cu) */
   while (left > 0) {
     uint32_t resets = 0;
-    int64_t stop = 2 * WIDE_AHEAD - 1;
+    int stop = 2 * WIDE_AHEAD - 1;
     if (c.resets.words != nullptr) {
-      stop = rounds_stop(left, left - 1 - c.resets.last(l.b, 0, left), WIDE_AHEAD);
+      stop = (int)rounds_stop(left, left - 1 - c.resets.last(blockIdx.x / shape::CLUSTER, 0, left), WIDE_AHEAD);
     }
     for (; left > stop; left -= WIDE_AHEAD, ++round) {
       wide_walk_round<true>(c.relu, left, round, 0, l, &s);
     }
     if (c.resets.words != nullptr) {
-      resets = c.resets.back(l.b, left);
+      resets = c.resets.back(blockIdx.x / shape::CLUSTER, left);
     }
     wide_walk_round<false>(c.relu, left, round, resets, l, &s);
     left -= WIDE_AHEAD;

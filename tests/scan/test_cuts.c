@@ -79,7 +79,7 @@ static void check_cuts(const bppsa_scan_config *base, double rate, uint64_t seed
   const int64_t n = base->jacobians, width = (int64_t)bppsa_dtype_size(base->dtype), first = g_at(&p, base->input ? 0 : 1),
                 count = g_at(&p, n + 1) - first;
   for (size_t v = 0; v < VARIANTS; ++v) {
-    if (bppsa_device_get_kind(one) == BPPSA_CUDA && !is_drawn(4)) {
+    if (bppsa_device_get_kind(one) == BPPSA_CUDA && !is_drawn(8)) {
       continue; /* an emulation takes long */
     }
     const bppsa_scan_config c = with_variant(base, v);
