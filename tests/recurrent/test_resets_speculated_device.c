@@ -225,12 +225,12 @@ static void test_random(void **state) {
   (void)state;
   static const int64_t widths[] = {1, 5, 8, 13, 20, 27, 32};
   counts c = {0};
-  const uint64_t networks = at_full_length() ? 300 : 40;
+  const uint64_t networks = at_full_length() ? 300 : 25;
   for (uint64_t seed = 1; seed <= networks; ++seed) {
     check_random(seed, widths, sizeof widths / sizeof *widths, 60, false, &c);
   }
-  assert_true(c.speculated > 20 && c.mended > 20 && c.tails > 2 && c.reseeded > 2);
-  assert_true(c.back_speculated > 40 && c.back_mended > 20 && c.back_rounds > 2 && c.given_up > 2);
+  assert_true(c.speculated > 15 && c.mended > 20 && c.tails > 2 && c.reseeded > 2);
+  assert_true(c.back_speculated > 25 && c.back_mended > 20 && c.back_rounds > 2 && c.given_up > 2);
 }
 
 /* Layers wider than a warp, as clusters and, where a GPU has no room for these, by the kernels of any width. */
@@ -238,14 +238,14 @@ static void test_random_wide(void **state) {
   (void)state;
   static const int64_t widths[] = {33, 40, 64, 70};
   counts c = {0};
-  const uint64_t networks = at_full_length() ? 60 : 10;
+  const uint64_t networks = at_full_length() ? 60 : 6;
   for (uint64_t seed = 1; seed <= networks; ++seed) {
     const bool alone = seed % 3 == 0; /* there is no speculative BP then */
     set_most("SIMT_MOST_CLUSTER", alone ? "1" : NULL);
     check_random(seed + 500, widths, sizeof widths / sizeof *widths, 26, alone, &c);
   }
   set_most("SIMT_MOST_CLUSTER", NULL);
-  assert_true(c.speculated > 4 && c.mended > 4 && c.back_speculated > 8 && c.back_mended > 4);
+  assert_true(c.speculated > 4 && c.mended > 4 && c.back_speculated > 4 && c.back_mended > 4);
 }
 
 /* ---- what is mended ---- */
@@ -291,7 +291,7 @@ static void test_one_reset(void **state) {
     p.config.loss_all = p.config.input_gradients = p.state = true;
     speculate(&p, T / EACH, WARM_UP);
     make_numbers(&p, (uint64_t)k);
-    for (int64_t step = 1; step < T; step += k % 4 == 0 ? 3 : 8) {
+    for (int64_t step = 1; step < T; step += k % 4 == 0 ? 3 : 13) {
       memset(mask, 0, sizeof mask);
       for (int64_t chunk = 0; chunk < T / EACH; ++chunk) {
         cut_at(mask, &p, chunk * EACH + (step - 1) % EACH);
