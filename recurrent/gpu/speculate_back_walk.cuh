@@ -138,11 +138,8 @@ template <bool PAIR, typename real> __device__ __forceinline__ real back_size(co
  * too. */
 template <int WHOLE, typename real> __device__ __forceinline__ void back_note_round(int steps, back_walk<real> *w) {
   const real all = w->sum - w->seen, mean = steps == WHOLE ? all * ((real)1 / WHOLE) : all / (real)steps;
-  if (w->head < 0) {
-    w->head = w->least = mean;
-  } else if (steps == WHOLE && mean < w->least) {
-    w->least = mean;
-  }
+  w->least = w->head < 0 || (steps == WHOLE && mean < w->least) ? mean : w->least;
+  w->head = w->head < 0 ? mean : w->head;
   w->seen = w->sum;
 }
 
