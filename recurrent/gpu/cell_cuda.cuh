@@ -155,7 +155,7 @@ template <typename real> struct chunk_arrays {
   unsigned long long *redone;
 };
 
-template <typename real> struct speculate_arrays; /* of the parallel forward pass: recurrent/gpu/speculate.cuh */
+template <typename real> struct speculate_arrays; /* of the parallel forward pass: recurrent/gpu/speculate_arrays.cuh */
 template <typename real> struct back_arrays;      /* of the parallel backward pass: recurrent/gpu/speculate_back.cuh */
 struct back_shape;
 

@@ -41,8 +41,7 @@ struct back_course : back_sample {
  * the warm-up. */
 template <typename real> __device__ __forceinline__ void back_seek_guess(const layer_arrays<real> &c, back_course *o) {
   const int start = o->top + o->warm_up < o->length ? o->top + o->warm_up : o->length;
-  const bool resets = c.resets.mask != NULL;
-  o->at = resets ? (int)c.resets.next(o->b, o->top, start) : start;
+  o->at = c.resets.mask != NULL ? (int)c.resets.next(o->b, o->top, start) : start;
 }
 
 /* Does this walk start from the true gradient? */
@@ -55,7 +54,8 @@ template <typename real> __device__ __forceinline__ bool back_is_cut(const layer
   return c.resets.mask != NULL && c.resets.next(o.b, o.bottom > 1 ? o.bottom : 1, o.top) < o.top;
 }
 
-/* Where the walk of a difference starts and ends: at the chunk's ends, or in front of its last reset, where nothing is left of it. */
+/* Where the walk of a difference starts and ends: at the chunk's ends, or in front of its last reset, where nothing of the
+ * difference is left. */
 template <typename real> __device__ __forceinline__ void back_seek_mend(const layer_arrays<real> &c, back_course *o) {
   const int first = back_cut(*o, o->p), least = first > 1 ? first : 1;
   o->top = o->at = back_cut(*o, o->p + 1);
@@ -150,8 +150,8 @@ template <bool PAIR, typename real> __device__ __forceinline__ void back_count(b
   w->start = back_size<PAIR>(*w);
 }
 
-/* A step: g_{t-1} from g_t, as walk_back. weights: a column of each W_k; deltas: receives δ_t; place: of the lane's in a row. anew:
- * the sample begins anew in front of the step, so that g_{t-1} is u_{t-1} alone. */
+/* A step: g_{t-1} from g_t, as walk_back. weights: a column of each W_k; deltas: receives δ_t; place: of the lane's in a row.
+ * anew: the sample begins anew in front of the step, so that g_{t-1} is u_{t-1} alone. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ void back_step(const real (&weights)[cell<real>::MATRICES][HP], const quad<real> *record, bool anew,
                                           int place, real *deltas, back_walk<real> *w) {

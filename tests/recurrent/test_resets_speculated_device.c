@@ -1,6 +1,6 @@
 /* Samples that begin anew, in the speculative passes of a device: random networks beside the processor's sequential pass and BP in
- * float64 with the same resets (test_resets.c holds that against the textbook), what is mended and what is not, NaN on both sides of
- * a reset, sequences of passes. BPPSA_TEST_DEVICE names the device. */
+ * float64 with the same resets (test_resets.c holds that against the textbook), what is mended and what is not, NaN on both sides
+ * of a reset, sequences of passes. BPPSA_TEST_DEVICE names the device. */
 #include <float.h>
 
 #include "recurrent/parallel_backward.h"
@@ -279,8 +279,8 @@ static done check_same(const problem *p, double scale, const uint8_t *mask) {
   return of[0];
 }
 
-/* T 40 in chunks of 10, and a single reset. Nothing is forgotten, so what begins without a reset is mended: forward by a walk to the
- * reset, backward by one from the chunk's end to the reset. */
+/* T 40 in chunks of 10 with one reset in each, at the same place. Nothing is forgotten, so what begins without a reset is mended:
+ * forward by a walk from the chunk's beginning to its reset, backward by one from the chunk's end to it. */
 static void test_one_reset(void **state) {
   (void)state;
   enum { T = 40, EACH = 10, WARM_UP = 3 };
