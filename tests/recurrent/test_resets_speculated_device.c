@@ -343,7 +343,8 @@ static void test_last_alone(void **state) {
     cut_at(mask, &p, 8);
     pair n = open_pair(&p, 1);
     const done of = pass_both(&n, mask);
-    assert_true(of.backward.speculated && !of.backward.given_up);
+    assert_true(of.backward.speculated && !of.backward.given_up && of.backward.mended == 0);
+    assert_int_equal(of.backward.path, 13); /* from the reset in the last chunk through the one in front */
     bppsa_view got[2];
     assert_int_equal(n.model->ops->input_gradients(n.model, &got[0], &got[1]), BPPSA_OK);
     double dx[40], dh0[72];
