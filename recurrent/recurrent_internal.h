@@ -87,7 +87,8 @@ typedef struct {
 } bppsa_walk_found;
 
 /* The parallel forward pass (recurrent/parallel_forward.h). Arrays are NULL where the plan is sequential. On a GPU they belong to a
- * network that holds a part of a sequence; otherwise the GPU goes through the phases by itself (recurrent/gpu/speculate.cuh). */
+ * network that holds a part of a sequence; otherwise the GPU goes through the phases by itself
+ * (recurrent/gpu/speculate_arrays.cuh). */
 typedef struct {
   bppsa_forward_plan plan;
   bppsa_forward_stats stats; /* of the latest pass */

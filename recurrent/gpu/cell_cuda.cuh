@@ -170,7 +170,7 @@ template <typename real> __device__ __forceinline__ bool chunks_want(const chunk
   return s.fallen == NULL || s.fallen[1 + b] != 0;
 }
 
-template <typename real> struct speculate_arrays; /* of the parallel forward pass: recurrent/gpu/speculate.cuh */
+template <typename real> struct speculate_arrays; /* of the parallel forward pass: recurrent/gpu/speculate_arrays.cuh */
 template <typename real> struct back_arrays;      /* of the parallel backward pass: recurrent/gpu/speculate_back.cuh */
 struct back_shape;
 

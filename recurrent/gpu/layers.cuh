@@ -7,7 +7,7 @@
 #include "core/compute/linear_kernels.cuh"
 #include "core/compute/memory_internal.h"
 #include "recurrent/gpu/cell_cuda.cuh"
-#include "recurrent/gpu/speculate.cuh"
+#include "recurrent/gpu/speculate_arrays.cuh"
 #include "recurrent/gpu/speculate_back.cuh"
 #include "recurrent/recurrent_internal.h"
 

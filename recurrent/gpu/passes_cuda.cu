@@ -1,5 +1,5 @@
 /* Forward passes of recurrent networks on a GPU: sequential ones, parallel ones that the GPU goes through by itself
- * (recurrent/gpu/speculate.cuh), and windows of those whose phases run on the host (recurrent/walk.h). */
+ * (recurrent/gpu/speculate_arrays.cuh), and windows of those whose phases run on the host (recurrent/walk.h). */
 #include "recurrent/gpu/layers.cuh"
 #include "recurrent/gpu/walk_kernels.cuh"
 

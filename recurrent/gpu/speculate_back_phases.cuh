@@ -13,7 +13,7 @@ __device__ __forceinline__ void back_guess(const layer_arrays<real> &c, const ba
   o->bottom = back_cut(*o, o->p);
   o->top = back_cut(*o, o->p + 1);
   back_seek_guess(c, o);
-  const bool probes = o->kind == BACK_PROBE || (!o->exact && !c.injected);
+  const bool probes = o->kind == BACK_PROBE || (!back_is_exact(*o) && !c.injected);
   const int64_t width = (1 + cell<real>::PAIR) * c.hidden;
   if (probes) {
     o->kind = BACK_PROBE;
@@ -30,7 +30,7 @@ template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ bool back_enter(const layer_arrays<real> &c, const back_arrays<real> &s, const back_course &o,
                                            int from, back_walk<real> *w) {
   if (o.kind == BACK_CHUNK) {
-    const bool zeros = !o.exact && !__any_sync(0xffffffffu, w->g != 0 || w->g_c != 0);
+    const bool zeros = !back_is_exact(o) && !__any_sync(0xffffffffu, w->g != 0 || w->g_c != 0);
     if (zeros && back_is_silent<real, cell>(c, o, o.bottom, from)) {
       return false;
     }
@@ -50,8 +50,9 @@ __device__ __forceinline__ void back_settle_guess(const layer_arrays<real> &c, c
   const double length = probe ? back_length<cell<real>::PAIR != 0>(o, *w) : 0, size = (double)w->size;
   const double sizes = warp_sum(!o.unit ? 0 : probe ? size : size * size) / (probe ? 1 : K);
   const double end = (double)back_size<cell<real>::PAIR != 0>(*w);
-  const back_guessed found = {taken, probe,           o.exact,          o.cut, (double)w->sum, (double)w->start,
-                              end,   (double)w->head, (double)w->least, sizes, length};
+  const back_guessed found = {
+      taken, probe, back_is_exact(o), back_is_cut(c, o), (double)w->sum, (double)w->start, end, (double)w->head, (double)w->least,
+      sizes, length};
   if (probe) {
     w->g = w->g_c = 0;
     back_put<cell<real>::PAIR != 0>(o, *w, c.hidden, s.starts + at);
@@ -111,7 +112,7 @@ template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ void back_settle_mend(const layer_arrays<real> &c, const back_arrays<real> &s, const back_course &o,
                                                  int taken, back_walk<real> *w) {
   enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR };
-  const bool tail = o.kind == BACK_TAIL, reached = w->left <= 0 && !o.cut;
+  const bool tail = o.kind == BACK_TAIL, reached = w->left <= 0 && !back_ends_at_reset(c, o);
   const int64_t at = back_at<real, cell>(c, o, o.p);
   const double moved = (double)back_size<cell<real>::PAIR != 0>(*w), size = (double)w->size,
                squares = warp_sum(o.unit ? size * size : 0);

@@ -24,10 +24,11 @@ struct alignas(16) back_task {
 };
 
 /* A team's shared memory: a ring of ROUNDS rounds with a record for each step; δ of two rounds; x; the helper's Σ |δ_t|; its
- * task; and of each round, where the sample begins anew. The fields of a record are d_k, of a pair one more; what unit::carry takes; u and, of a pair, that of c; d_x if it
- * differs from the last d_k. Four of them (two in float64) are a quad; a row has the same quad of all units. Behind the rows of
- * quads is a row of h, of step t where unit::EARLIER, otherwise of step t - 1. The δ of a step are a row for each matrix and, if
- * d_x differs, one of g. Every row has room behind it for what lanes without a unit write, so that they need no branch. */
+ * task; and for each round the steps in front of which the sample begins anew. The fields of a record are d_k, of a pair one more;
+ * what unit::carry takes; u and, of a pair, that of c; d_x if it differs from the last d_k. Four of them (two in float64) are a
+ * quad; a row has the same quad of all units. Behind the rows of quads is a row of h, of step t where unit::EARLIER, otherwise of
+ * step t - 1. The δ of a step are a row for each matrix and, if d_x differs, one of g. Every row has room behind it for what lanes
+ * without a unit write, so that they need no branch. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND> struct back_team {
   enum {
     K = cell<real>::MATRICES,

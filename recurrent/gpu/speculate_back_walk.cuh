@@ -33,7 +33,6 @@ struct back_course : back_sample {
   back_kind kind;
   int p;               /* chunk */
   int at, top, bottom; /* of a walk: the states from which it goes, counts, and to which it goes */
-  bool exact, cut;     /* of a chunk: its walk starts from the true gradient; the sample begins anew within it */
   int wasted;          /* steps of a warm-up from which a chunk turned out to be silent */
   double begun;        /* |d|_inf */
 };
@@ -42,19 +41,31 @@ struct back_course : back_sample {
  * the warm-up. */
 template <typename real> __device__ __forceinline__ void back_seek_guess(const layer_arrays<real> &c, back_course *o) {
   const int start = o->top + o->warm_up < o->length ? o->top + o->warm_up : o->length;
-  const bool resets = c.resets.mask != NULL;
-  o->at = resets ? (int)c.resets.next(o->b, o->top, start) : start;
-  o->exact = o->at < start || start == o->length;
-  o->cut = resets && c.resets.next(o->b, o->bottom > 1 ? o->bottom : 1, o->top) < o->top;
+  o->at = c.resets.mask != NULL ? (int)c.resets.next(o->b, o->top, start) : start;
 }
 
-/* Where the walk of a difference starts and ends: at the chunk's ends, or in front of its last reset, where nothing is left of it. */
+/* Does this walk start from the true gradient? */
+__device__ __forceinline__ bool back_is_exact(const back_course &o) {
+  return o.kind == BACK_CHUNK && (o.at == o.length || o.at < o.top + o.warm_up);
+}
+
+/* Does the sample begin anew within the chunk that is speculated? */
+template <typename real> __device__ __forceinline__ bool back_is_cut(const layer_arrays<real> &c, const back_course &o) {
+  return c.resets.mask != NULL && c.resets.next(o.b, o.bottom > 1 ? o.bottom : 1, o.top) < o.top;
+}
+
+/* Where the walk of a difference starts and ends: at the chunk's ends, or in front of its last reset, where nothing of the
+ * difference is left. */
 template <typename real> __device__ __forceinline__ void back_seek_mend(const layer_arrays<real> &c, back_course *o) {
   const int first = back_cut(*o, o->p), least = first > 1 ? first : 1;
   o->top = o->at = back_cut(*o, o->p + 1);
   const int reset = c.resets.mask != NULL ? (int)c.resets.last(o->b, least, o->top) : least - 1;
-  o->cut = reset >= least;
-  o->bottom = o->cut ? reset : first;
+  o->bottom = reset >= least ? reset : first;
+}
+
+/* Does the walk of a difference end at a reset? */
+template <typename real> __device__ __forceinline__ bool back_ends_at_reset(const layer_arrays<real> &c, const back_course &o) {
+  return o.bottom > 0 && c.resets.at(o.bottom * c.batch + o.b);
 }
 
 /* Returns the gradient of state o.at: g_T, or u_t, which is 0 if nothing is injected. width: reals of a gradient. */
@@ -127,11 +138,8 @@ template <bool PAIR, typename real> __device__ __forceinline__ real back_size(co
  * too. */
 template <int WHOLE, typename real> __device__ __forceinline__ void back_note_round(int steps, back_walk<real> *w) {
   const real all = w->sum - w->seen, mean = steps == WHOLE ? all * ((real)1 / WHOLE) : all / (real)steps;
-  if (w->head < 0) {
-    w->head = w->least = mean;
-  } else if (steps == WHOLE && mean < w->least) {
-    w->least = mean;
-  }
+  w->least = w->head < 0 || (steps == WHOLE && mean < w->least) ? mean : w->least;
+  w->head = w->head < 0 ? mean : w->head;
   w->seen = w->sum;
 }
 
@@ -142,8 +150,8 @@ template <bool PAIR, typename real> __device__ __forceinline__ void back_count(b
   w->start = back_size<PAIR>(*w);
 }
 
-/* A step: g_{t-1} from g_t, as walk_back. weights: a column of each W_k; deltas: receives δ_t; place: of the lane's in a row. anew:
- * the sample begins anew in front of the step, so that g_{t-1} is u_{t-1} alone. */
+/* A step: g_{t-1} from g_t, as walk_back. weights: a column of each W_k; deltas: receives δ_t; place: of the lane's in a row.
+ * anew: the sample begins anew in front of the step, so that g_{t-1} is u_{t-1} alone. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ void back_step(const real (&weights)[cell<real>::MATRICES][HP], const quad<real> *record, bool anew,
                                           int place, real *deltas, back_walk<real> *w) {

@@ -19,7 +19,7 @@ __device__ __forceinline__ void back_wide_guess(const layer_arrays<real> &c, con
   o->bottom = back_cut(*o, o->p);
   o->top = back_cut(*o, o->p + 1);
   back_seek_guess(c, o);
-  const bool probes = !o->exact && back_wide_is_silent<real, cell>(c, *o, o->bottom, o->at);
+  const bool probes = !back_is_exact(*o) && back_wide_is_silent<real, cell>(c, *o, o->bottom, o->at);
   if (probes) {
     o->kind = BACK_PROBE;
     o->at = o->top;
@@ -46,8 +46,8 @@ __device__ __forceinline__ void back_wide_settle_guess(const layer_arrays<real> 
   if (notes) {
     const back_guessed g = {taken,
                             probe,
-                            o.exact,
-                            o.cut,
+                            back_is_exact(o),
+                            back_is_cut(c, o),
                             (double)w->sum,
                             (double)w->start,
                             found.largest,
@@ -107,7 +107,7 @@ __device__ __forceinline__ void back_wide_settle_mend(const layer_arrays<real> &
                                                       const back_course &o, bool notes, int taken, const back_wide_measure &found,
                                                       back_wide_walk<real, cell, shape> *w) {
   enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR };
-  const bool tail = o.kind == BACK_TAIL, reached = w->left <= 0 && !o.cut;
+  const bool tail = o.kind == BACK_TAIL, reached = w->left <= 0 && !back_ends_at_reset(c, o);
   const int64_t at = back_at<real, cell>(c, o, o.p);
   if (o.unit) {
     const real *ends = place_of_round(s.ends, o.in);
@@ -195,17 +195,15 @@ __device__ __forceinline__ bool back_wide_next(const layer_arrays<real> &c, cons
   }
 }
 
-/* Pairs of steps that a walk takes before it counts, comes to an end, or comes to a reset. until: as in back_wide_go. */
+/* Pairs of steps that a walk takes before so many places are over, or before it comes to a reset. */
 template <typename real, template <typename> class cell, typename shape>
-__device__ __forceinline__ int back_wide_pairs(const layer_arrays<real> &c, const back_course &o, int until,
+__device__ __forceinline__ int back_wide_pairs(const layer_arrays<real> &c, const back_course &o, int places,
                                                const back_wide_walk<real, cell, shape> &w) {
+  const int at = o.bottom + w.left;
   if (w.skip != 0) {
     return 0;
   }
-  const int at = o.bottom + w.left,
-            steps = c.resets.mask != NULL && w.left > 0 ? at - 1 - (int)c.resets.last(o.b, o.bottom, at) : w.left,
-            pairs = steps > 0 ? steps / 2 : 0;
-  return until < 0 || pairs < until ? pairs : until;
+  return (c.resets.mask != NULL ? at - 1 - (int)c.resets.last(o.b, at - places, at) : places) / 2;
 }
 
 /* Walks, and takes what the walk has found. A difference may stop where it is small at two steps in turn, and measured to be small
@@ -216,7 +214,8 @@ __device__ __forceinline__ void back_wide_go(const layer_arrays<real> &c, const 
                                              back_wide_walk<real, cell, shape> *w) {
   const int all = o->at - o->bottom;
   const bool differs = o->kind == BACK_MEND || o->kind == BACK_TAIL, relu = c.relu;
-  int until = (o->at - o->top + 1) / 2, in_mean = 0; /* until: pairs until steps count; negative: they do */
+  bool counts = false; /* the walk is behind its warm-up */
+  int in_mean = 0;
   back_wide_measure found;
   real stop = -1; /* never */
   if (differs) {
@@ -227,7 +226,6 @@ __device__ __forceinline__ void back_wide_go(const layer_arrays<real> &c, const 
   const auto ended = [&](int steps) { /* a pair, of so many steps */
                                       ++w->round;
                                       w->left -= 2;
-                                      --until;
                                       w->start = w->start < 0 ? w->early : w->start;
                                       in_mean += steps;
                                       if (in_mean == BACK_MEAN) {
@@ -240,21 +238,23 @@ __device__ __forceinline__ void back_wide_go(const layer_arrays<real> &c, const 
   do {
     goes_on = true;
     while (w->left > 0 && goes_on) {
-      if (until == 0) {
+      const int places = counts ? w->left : w->left - (o->top - o->bottom); /* of the chunk, or of the warm-up */
+      if (places == 0) {
         if (o->kind == BACK_CHUNK) {
           back_wide_put(*o, *w, s.starts + back_at<real, cell>(c, *o, o->p));
         }
         back_wide_count(c, *o, o->kind != BACK_PROBE, w);
-        until = -1;
+        counts = true;
         in_mean = 0;
+        continue;
       }
       BPPSA_UNROLL_BY(1)
-      for (int pairs = back_wide_pairs(c, *o, until, *w); pairs != 0 && goes_on; --pairs) {
+      for (int pairs = back_wide_pairs(c, *o, places, *w); pairs != 0 && goes_on; --pairs) {
         back_wide_step(0, 0, relu, l, w);
         back_wide_step(1, 1, relu, l, w);
         ended(2);
       }
-      if (w->left > 0 && until != 0 && goes_on) {
+      if (goes_on && w->left > (counts ? 0 : o->top - o->bottom)) {
         ended(back_wide_apart(c, o->b, o->bottom + w->left - w->skip, relu, l, w));
       }
     }

@@ -5,7 +5,7 @@
 #include "core/base/cut.h"
 #include "recurrent/gpu/cell_cuda.cuh"
 #include "recurrent/gpu/lanes.cuh"
-#include "recurrent/gpu/speculate.cuh"
+#include "recurrent/gpu/speculate_arrays.cuh"
 
 /* Returns one of the two places of ends and doubts. A variable index would put all of the kernel's parameters on the stack. */
 template <typename T> __device__ __forceinline__ T *place_of_round(T *const places[2], int place) {

@@ -1,6 +1,6 @@
 /* Samples that begin anew, in the speculative passes of a device: random networks beside the processor's sequential pass and BP in
- * float64 with the same resets (test_resets.c holds that against the textbook), what is mended and what is not, NaN on both sides of
- * a reset, sequences of passes. BPPSA_TEST_DEVICE names the device. */
+ * float64 with the same resets (test_resets.c holds that against the textbook), what is mended and what is not, NaN on both sides
+ * of a reset, sequences of passes. BPPSA_TEST_DEVICE names the device. */
 #include <float.h>
 
 #include "recurrent/parallel_backward.h"
@@ -225,12 +225,12 @@ static void test_random(void **state) {
   (void)state;
   static const int64_t widths[] = {1, 5, 8, 13, 20, 27, 32};
   counts c = {0};
-  const uint64_t networks = at_full_length() ? 300 : 40;
+  const uint64_t networks = at_full_length() ? 300 : 25;
   for (uint64_t seed = 1; seed <= networks; ++seed) {
     check_random(seed, widths, sizeof widths / sizeof *widths, 60, false, &c);
   }
-  assert_true(c.speculated > 20 && c.mended > 20 && c.tails > 2 && c.reseeded > 2);
-  assert_true(c.back_speculated > 40 && c.back_mended > 20 && c.back_rounds > 2 && c.given_up > 2);
+  assert_true(c.speculated > 15 && c.mended > 20 && c.tails > 2 && c.reseeded > 2);
+  assert_true(c.back_speculated > 25 && c.back_mended > 20 && c.back_rounds > 2 && c.given_up > 2);
 }
 
 /* Layers wider than a warp, as clusters and, where a GPU has no room for these, by the kernels of any width. */
@@ -238,14 +238,14 @@ static void test_random_wide(void **state) {
   (void)state;
   static const int64_t widths[] = {33, 40, 64, 70};
   counts c = {0};
-  const uint64_t networks = at_full_length() ? 60 : 10;
+  const uint64_t networks = at_full_length() ? 60 : 6;
   for (uint64_t seed = 1; seed <= networks; ++seed) {
     const bool alone = seed % 3 == 0; /* there is no speculative BP then */
     set_most("SIMT_MOST_CLUSTER", alone ? "1" : NULL);
     check_random(seed + 500, widths, sizeof widths / sizeof *widths, 26, alone, &c);
   }
   set_most("SIMT_MOST_CLUSTER", NULL);
-  assert_true(c.speculated > 4 && c.mended > 4 && c.back_speculated > 8 && c.back_mended > 4);
+  assert_true(c.speculated > 4 && c.mended > 4 && c.back_speculated > 4 && c.back_mended > 4);
 }
 
 /* ---- what is mended ---- */
@@ -279,8 +279,8 @@ static done check_same(const problem *p, double scale, const uint8_t *mask) {
   return of[0];
 }
 
-/* T 40 in chunks of 10, and a single reset. Nothing is forgotten, so what begins without a reset is mended: forward by a walk to the
- * reset, backward by one from the chunk's end to the reset. */
+/* T 40 in chunks of 10 with one reset in each, at the same place. Nothing is forgotten, so what begins without a reset is mended:
+ * forward by a walk from the chunk's beginning to its reset, backward by one from the chunk's end to it. */
 static void test_one_reset(void **state) {
   (void)state;
   enum { T = 40, EACH = 10, WARM_UP = 3 };
@@ -291,7 +291,7 @@ static void test_one_reset(void **state) {
     p.config.loss_all = p.config.input_gradients = p.state = true;
     speculate(&p, T / EACH, WARM_UP);
     make_numbers(&p, (uint64_t)k);
-    for (int64_t step = 1; step < T; step += k % 4 == 0 ? 3 : 8) {
+    for (int64_t step = 1; step < T; step += k % 4 == 0 ? 3 : 13) {
       memset(mask, 0, sizeof mask);
       for (int64_t chunk = 0; chunk < T / EACH; ++chunk) {
         cut_at(mask, &p, chunk * EACH + (step - 1) % EACH);
@@ -343,7 +343,8 @@ static void test_last_alone(void **state) {
     cut_at(mask, &p, 8);
     pair n = open_pair(&p, 1);
     const done of = pass_both(&n, mask);
-    assert_true(of.backward.speculated && !of.backward.given_up);
+    assert_true(of.backward.speculated && !of.backward.given_up && of.backward.mended == 0);
+    assert_int_equal(of.backward.path, 13); /* from the reset in the last chunk through the one in front */
     bppsa_view got[2];
     assert_int_equal(n.model->ops->input_gradients(n.model, &got[0], &got[1]), BPPSA_OK);
     double dx[40], dh0[72];

@@ -1,6 +1,6 @@
 /* The arrays of the parallel forward pass on a GPU, and its report. */
-#ifndef BPPSA_RECURRENT_GPU_SPECULATE_CUH
-#define BPPSA_RECURRENT_GPU_SPECULATE_CUH
+#ifndef BPPSA_RECURRENT_GPU_SPECULATE_ARRAYS_CUH
+#define BPPSA_RECURRENT_GPU_SPECULATE_ARRAYS_CUH
 
 #include "recurrent/parallel_forward.h"
 
