@@ -25,8 +25,8 @@ static const struct {
               {13, 3, 3, 1, 7, 3, false, false, true, true, false}, {34, 4, 3, 2, 32, 2, true, false, false, true, false},
               {9, 3, 3, 3, 40, 2, false, true, true, false, false}, {31, 4, 4, 3, 9, 2, true, true, true, true, true},
               {10, 3, 3, 1, 37, 2, true, true, true, true, true},   {67, 1, 1, 1, 5, 1, true, true, false, false, true},
-              {36, 2, 2, 1, 33, 1, true, true, true, false, false}};
-enum { SHAPES = sizeof shapes / sizeof *shapes, MOST = 5 };
+              {36, 2, 2, 1, 33, 1, true, true, true, false, false}, {17, 2, 2, 2, 70, 1, true, true, true, false, false}};
+enum { SHAPES = sizeof shapes / sizeof *shapes, WIDEST = SHAPES - 1, MOST = 5 };
 
 static problem problem_of(int cell, int s, bppsa_dtype dtype) {
   problem p = {.config = bppsa_recurrent_config_default(), .cell = cells[cell], .init = BPPSA_INIT_ORTHOGONAL};
@@ -96,8 +96,8 @@ static void check_shape(int cell, int s, bppsa_dtype dtype, const way *w, double
 
 static void test_ways(void **state) {
   (void)state;
-  for (int k = 0; k < CELLS * SHAPES * WAYS * 2; ++k) {
-    const int cell = k % CELLS, s = k / CELLS % SHAPES, w = k / CELLS / SHAPES % WAYS, f64 = k / CELLS / SHAPES / WAYS;
+  for (int k = 0; k < CELLS * WIDEST * WAYS * 2; ++k) {
+    const int cell = k % CELLS, s = k / CELLS % WIDEST, w = k / CELLS / WIDEST % WAYS, f64 = k / CELLS / WIDEST / WAYS;
     if (is_drawn(10)) {
       check_shape(cell, s, f64 != 0 ? BPPSA_F64 : BPPSA_F32, &ways[w], rates[(cell + s + w) % RATES], (uint64_t)k);
     }
@@ -316,9 +316,12 @@ static void test_nan(void **state) {
     p.config.bidirectional = false;
     p.config.layers = 1;
     p.config.input_gradients = true;
-    if (!is_drawn(5)) {
+    const bool pairs =
+        k % CELLS == LSTM && ways[k / CELLS % WAYS].chunks == 6; /* whose products of chunks have kernels of their own */
+    if (!is_drawn(5) && !pairs) {
       continue;
     }
+    p.config.hidden = pairs ? 9 : p.config.hidden;
     make_numbers(&p, (uint64_t)k);
     const double bad = k / CELLS / WAYS / 2 == 0 ? (double)NAN : (double)INFINITY;
     check_side(&p, CUT, bad);
@@ -326,6 +329,34 @@ static void test_nan(void **state) {
     check_side(&p, CUT - 1 - k % CUT, bad);
     free_numbers(&p);
   }
+}
+
+/* The same for every step behind the cut, so that some product of products has NaN on its left side and a cut on its right one. */
+static void test_joins(void **state) {
+  (void)state;
+  problem p = problem_of(RNN, 9, BPPSA_F64);
+  use_way(&p, &ways[3]);
+  p.state = true;
+  make_numbers(&p, 6);
+  for (int64_t step = CUT; step < 50; ++step) {
+    check_side(&p, step, (double)NAN);
+  }
+  free_numbers(&p);
+}
+
+/* What runs where a device has no room for the kernels of wide layers. */
+static void test_fallback(void **state) {
+  (void)state;
+  set_most("SIMT_MOST_CLUSTER", "1");
+  for (int k = 0; k < CELLS; ++k) {
+    problem p = problem_of(k, WIDEST, k == LSTM ? BPPSA_F64 : BPPSA_F32);
+    use_way(&p, &ways[0]);
+    make_numbers(&p, (uint64_t)k);
+    check_side(&p, CUT - 1, (double)NAN);
+    free_numbers(&p);
+    check_shape(k, WIDEST, k == LSTM ? BPPSA_F64 : BPPSA_F32, &ways[0], .2, (uint64_t)k);
+  }
+  set_most("SIMT_MOST_CLUSTER", NULL);
 }
 
 /* A sample that begins anew in front of the first step: its h0 is not read, and has the gradient 0. */
@@ -488,11 +519,11 @@ int main(void) {
   set_most("SIMT_MOST_SHARED", LARGE_SHARED);
   device = test_device(2);
   host = cpu_device(2);
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_ways),      cmocka_unit_test(test_dropout),
-                                     cmocka_unit_test(test_bits),      cmocka_unit_test(test_segments),
-                                     cmocka_unit_test(test_nan),       cmocka_unit_test(test_start),
-                                     cmocka_unit_test(test_sequences), cmocka_unit_test(test_certificate),
-                                     cmocka_unit_test(test_replay),    cmocka_unit_test(test_refused)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_ways),        cmocka_unit_test(test_dropout), cmocka_unit_test(test_bits),
+      cmocka_unit_test(test_segments),    cmocka_unit_test(test_nan),     cmocka_unit_test(test_joins),
+      cmocka_unit_test(test_fallback),    cmocka_unit_test(test_start),   cmocka_unit_test(test_sequences),
+      cmocka_unit_test(test_certificate), cmocka_unit_test(test_replay),  cmocka_unit_test(test_refused)};
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   bppsa_device_destroy(device);
   bppsa_device_destroy(host);
