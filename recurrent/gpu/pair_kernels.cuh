@@ -326,6 +326,14 @@ __device__ __forceinline__ bool pair_sum(const real *sums, const pair_rows<real>
   return !(warp_sum(size) >= 0); /* true for NaN */
 }
 
+/* Behind a chunk that a reset cuts the gradient is the chunk's offset. */
+template <typename real>
+__device__ __forceinline__ void pair_cut(const pair_rows<real> &now, bool unit, real *v, pair_value<real> *g) {
+  v[0] = unit ? now.offset[0] : 0;
+  v[1] = unit ? now.offset[1] : 0;
+  *g = pair_value_of(v, unit);
+}
+
 /* carried[p + 1] = carried[p] · product of chunk p + offset, one block for each sample. The first warp scales the gradient, all
  * warps multiply; then the first warp sums up, checks whether the product was useless, and redoes the chunk's steps if it was. */
 template <typename real, template <typename> class cell, int HP>
@@ -384,9 +392,7 @@ __global__ void __launch_bounds__(pair_carry_shape<HP>::THREADS)
     if (leads) {
       real result[2];
       if (c.resets.words != nullptr && now.norm[0] == CUT_NORM) { /* not what the product of a gradient that is NaN with 0 is */
-        v[0] = unit ? now.offset[0] : 0;
-        v[1] = unit ? now.offset[1] : 0;
-        g = pair_value_of(v, unit);
+        pair_cut(now, unit, v, &g);
       } else if (pair_sum<real, HP>(sums, now, scaled, offset, e, unit, lane, &g, result)) {
         pair_redo<real, cell>(c, s, p, b, lane, sums + PARTS * STATE, v);
         g = pair_value_of(v, unit);

@@ -24,10 +24,18 @@ static void plans(const char *text) {
   bppsa_backward_method found = bppsa_backward_method_default(), same = found;
   if (bppsa_backward_plan_read(text, &found) == BPPSA_OK && found.chunks > 0) {
     const bool adapts = found.warm_up < 0;
-    const bppsa_backward_plan plan = {
-        true, found.chunks, adapts ? 40 : found.warm_up, found.chunks / 2, found.tolerance, found.tolerance, adapts, found.cost};
+    const bppsa_backward_plan plan = {.speculative = true,
+                                      .chunks = found.chunks,
+                                      .warm_up = adapts ? 40 : found.warm_up,
+                                      .rounds = found.chunks / 2,
+                                      .tolerance = found.tolerance,
+                                      .accept = found.tolerance,
+                                      .adapts = adapts,
+                                      .scan_chunks = found.scan_chunks,
+                                      .cost = found.cost};
     FUZZ_CHECK(bppsa_backward_plan_read(bppsa_backward_plan_text(&plan, again, sizeof again), &same) == BPPSA_OK);
-    FUZZ_CHECK(same.chunks == found.chunks && same.warm_up == found.warm_up && same.tolerance == found.tolerance);
+    FUZZ_CHECK(same.chunks == found.chunks && same.warm_up == found.warm_up && same.tolerance == found.tolerance &&
+               same.scan_chunks == found.scan_chunks);
   }
 }
 
