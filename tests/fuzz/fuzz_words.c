@@ -28,8 +28,8 @@ static void plans(const char *text) {
                                       .chunks = found.chunks,
                                       .warm_up = adapts ? 40 : found.warm_up,
                                       .rounds = found.chunks / 2,
-                                      .tolerance = found.tolerance,
                                       .accept = found.tolerance,
+                                      .stop = found.tolerance,
                                       .adapts = adapts,
                                       .scan_chunks = found.scan_chunks,
                                       .cost = found.cost};
