@@ -42,7 +42,7 @@ bppsa_status bppsa_layer_table_count(bppsa_flops *net) {
 /* ---- classes of layers ---- */
 
 enum { WEIGHTS, NORMS, POOLS, ACTIVATIONS, JOINS, MOVES, CLASSES };
-static const char *const class_names[CLASSES] = {"weights", "norm", "pool", "activation", "join", "move"};
+static const char *const class_names[CLASSES] = {"matmul", "batch_norm", "pool", "activation", "join", "move"};
 static const char *const class_words[CLASSES] = {"convolutions, linear", "batch norms",         "pools",
                                                  "activations",          "additions, products", "nothing computed"};
 
@@ -104,7 +104,7 @@ static const char *input_name(const bppsa_flops *net, int64_t i, int64_t k) {
 /* Puts parameters, weights, kept, density, macs_* and FLOPs into an object. */
 static bool put_work(json_t *object, const bppsa_cnn_layer_work *work, const double macs[BPPSA_CNN_COUNTS]) {
   bool ok = bppsa_json_put_integer(object, "parameters", work->parameters);
-  ok = ok && bppsa_json_put_integer(object, "weights", work->weights) && bppsa_json_put_integer(object, "kept", work->kept);
+  ok = ok && bppsa_json_put_integer(object, "weight_count", work->weights) && bppsa_json_put_integer(object, "kept", work->kept);
   ok = ok && bppsa_json_put_real(object, "density", work->weights > 0 ? (double)work->kept / (double)work->weights : NAN);
   for (int k = 0; k < BPPSA_CNN_COUNTS; ++k) {
     char key[32];
@@ -128,7 +128,7 @@ static json_t *layer_json(const bppsa_flops *net, int64_t i) {
   for (int64_t k = 0; ok && k < bppsa_cnn_input_count(&net->network.layers, i); ++k) {
     ok = json_array_append_new(inputs, json_string(input_name(net, i, k))) == 0;
   }
-  ok = ok && bppsa_json_put_text(object, "layer", layer->name);
+  ok = ok && bppsa_json_put_text(object, "name", layer->name);
   ok = ok && bppsa_json_put_text(object, "operator", bppsa_cnn_layer_word(layer));
   ok = ok && bppsa_json_put_text(object, "class", class_names[class_of(layer)]);
   ok = bppsa_json_put(object, "inputs", bppsa_json_finish(inputs, ok)) && ok;
@@ -157,8 +157,8 @@ bool bppsa_layer_table_put(json_t *object, const bppsa_flops *net) {
   }
   layers = bppsa_json_finish(layers, ok);
   classes = bppsa_json_finish(classes, ok);
-  ok = bppsa_json_put(object, "layers", layers) && ok;
-  ok = bppsa_json_put(object, "classes", classes) && ok;
+  ok = bppsa_json_put(object, "per_layer", layers) && ok;
+  ok = bppsa_json_put(object, "per_class", classes) && ok;
   return ok && bppsa_json_put(object, "total", sum_json(net, CLASSES));
 }
 

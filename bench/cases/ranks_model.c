@@ -135,7 +135,7 @@ static void fill_costs(const bppsa_ranks_costs *c, int64_t p, int64_t blocks, in
 
 /* The time from the end of the last layer's SYNC to the end of the batch. A parameter goes through the levels of the tree one
  * after the other, and the next parameter follows it. So the last parameter still has to pass all levels but the first, and after
- * it four numbers pass all levels. */
+ * it five numbers pass all levels. */
 static double drain_s(const bppsa_ranks_costs *c, int64_t p) {
   const double levels = levels_of((double)p), numbers = sizeof(bppsa_data_parallel_sums);
   return p > 1 ? (levels - 1) * hop(c, 1, c->weight_bytes / (double)c->parameters) + levels * hop(c, 1, numbers) : 0;

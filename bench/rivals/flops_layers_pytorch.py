@@ -53,17 +53,17 @@ def compare(name, program):
         model, x = make().eval(), torch.empty(1, 3, extent, extent)
     modules, backward = by_pytorch(model, x)
     found = json.loads(subprocess.run([program, "flops", name, "--json"], check=True, capture_output=True, text=True).stdout)
-    weighted = [row for row in found["layers"] if row["class"] == "weights"]
+    weighted = [row for row in found["per_layer"] if row["class"] == "matmul"]
     groups = {path: module.groups for path, module in model.named_modules() if isinstance(module, torch.nn.Conv2d)}
-    ours = sum(row["to_input_dense"] + row["to_weights_dense"] * groups.get(row["layer"], 1) for row in weighted)
+    ours = sum(row["to_input_dense"] + row["to_weights_dense"] * groups.get(row["name"], 1) for row in weighted)
     row = {"network": name, "layers": len(weighted), "macs": found["total"]["macs_dense"],
-           "forward_equal": sum(modules.get(each["layer"]) == each["forward_dense"] for each in weighted),
+           "forward_equal": sum(modules.get(each["name"]) == each["forward_dense"] for each in weighted),
            "forward_flops": sum(each["forward_dense"] for each in weighted), "backward_flops_by_pytorch": backward,
            "backward_equal": ours == backward,
            "parameters_equal": found["total"]["parameters"] == sum(each.numel() for each in model.parameters())}
     if FlopCountAnalysis is not None:
         counts = FlopCountAnalysis(make().eval(), torch.zeros(1, 3, extent, extent)).unsupported_ops_warnings(False).by_module()
-        row["fvcore_equal"] = sum(2 * counts.get(each["layer"], -1) == each["forward_dense"] for each in weighted)
+        row["fvcore_equal"] = sum(2 * counts.get(each["name"], -1) == each["forward_dense"] for each in weighted)
     return row
 
 

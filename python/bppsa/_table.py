@@ -16,7 +16,7 @@ from ._arrays import as_array
 from ._graph import network
 from ._native import RequestError
 
-_TEXTS = ("layer", "operator", "class", "inputs", "input_shape", "output_shape")  # columns that are no numbers
+_TEXTS = ("name", "operator", "class", "inputs", "input_shape", "output_shape")  # columns that are no numbers
 _PASSES = (("forward", "forward"), ("to_input", "to the input"), ("to_weights", "to the weights"))
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
@@ -37,8 +37,8 @@ def _sums(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> dict[str
     found: dict[str, Any] = {"layers": len(rows)}
     for name in columns:
         found[name] = sum(row[name] for row in rows) if name != "density" else None
-    if found.get("weights"):
-        found["density"] = found["kept"] / found["weights"]
+    if found.get("weight_count"):
+        found["density"] = found["kept"] / found["weight_count"]
     return found
 
 
@@ -46,8 +46,8 @@ class Flops:
     """A table of FLOPs for one sample, with a row a layer. A FLOP is a multiplication or an addition, and a multiply-add (MAC) has
     two; counts by the rules of docs/flops.md.
 
-    rows     dicts: "layer", "operator", "class" ("weights": convolutions and linear operators; "norm", "pool", "activation",
-             "join", "move"), "inputs", "input_shape" and "output_shape" (C, H, W), "parameters", "weights", "kept", "density",
+    rows     dicts: "name", "operator", "class" ("matmul": convolutions and linear operators; "batch_norm", "pool", "activation",
+             "join", "move"), "inputs", "input_shape" and "output_shape" (C, H, W), "parameters", "weight_count", "kept", "density",
              "macs_*", "forward_*", "to_input_*" and "to_weights_*" (the gradients of the layer's input and of its weights), each
              *_dense      all weights at every output, the zeros of the padding too: what dense kernels compute, and what
                           torch.utils.flop_counter counts
@@ -66,22 +66,22 @@ class Flops:
         self.total = _sums(rows, columns)
 
     def only(self, *classes: str) -> Flops:
-        """The table with the rows of these classes alone: only("weights") leaves batch norms, pools and activations out."""
+        """The table with the rows of these classes alone: only("matmul") leaves batch norms, pools and activations out."""
         for name in classes:
             if name not in self.classes:
                 raise RequestError(f"only: '{name}', expected some of {', '.join(self.classes)}")
         return Flops([row for row in self.rows if row["class"] in classes], self._picture, self.scan)
 
     def __str__(self) -> str:
-        width = max([len("all of activation"), *(len(row["layer"]) for row in self.rows)])
+        width = max([len("all of activation"), *(len(row["name"]) for row in self.rows)])
         lines = [f"{'':{width + 55}}" + "".join(f"{title:>21}" for _, title in _PASSES),
                  f"{'layer':{width}}  {'operator':18}  {'output':14}{'weights':>10}{'density':>9}"
                  + f"{'dense':>11}{'pruned':>10}" * len(_PASSES)]
-        for row in [*self.rows, *({"layer": f"all of {name}", **sums} for name, sums in self.classes.items()),
-                    {"layer": "all", **self.total}]:
+        for row in [*self.rows, *({"name": f"all of {name}", **sums} for name, sums in self.classes.items()),
+                    {"name": "all", **self.total}]:
             density = "-" if row.get("density") is None else f"{row['density']:.4f}"
-            lines.append(f"{row['layer']:{width}}  {row.get('operator', ''):18}  {_shape(row.get('output_shape', ())):14}"
-                         f"{row.get('weights') or '-':>10}{density:>9}"
+            lines.append(f"{row['name']:{width}}  {row.get('operator', ''):18}  {_shape(row.get('output_shape', ())):14}"
+                         f"{row.get('weight_count') or '-':>10}{density:>9}"
                          + "".join(f"{_short(row.get(key + '_dense', 0)):>11}{_short(row.get(key + '_pruned', 0)):>10}"
                                    for key, _ in _PASSES))
         macs = [_short(self.total.get(f"macs_{kind}", 0)) for kind in ("dense", "pruned")]
@@ -152,7 +152,7 @@ def flops(model: nn.Module, example_input: Any, mask: Mapping[str, Any] | None =
     options    of `bppsa flops`: input_grad=True, memory_limit="4G", ..
 
     table = flops(model, torch.empty(1, 3, 224, 224))
-    print(table.only("weights"))
+    print(table.only("matmul"))
     table.csv("layers.csv"), table.svg("layers.svg")
     """
     graph = network(model, example_input)
@@ -164,7 +164,7 @@ def flops(model: nn.Module, example_input: Any, mask: Mapping[str, Any] | None =
         words = ["flops", folder.word("network", graph)]
         picture = folder.path / "layers.svg"
         scan = None
-        rows = json.loads(_commands._run(folder, words, {**common, "up_levels": "none", "svg": picture}))["layers"]
+        rows = json.loads(_commands._run(folder, words, {**common, "up_levels": "none", "svg": picture}))["per_layer"]
         if up_levels is not None:
             scan = json.loads(_commands._run(folder, words, {**common, "up_levels": up_levels}))
         return Flops(rows, picture.read_text(encoding="utf-8").replace(f"{folder.path}/network.json", type(model).__name__), scan)

@@ -261,7 +261,7 @@ static void test_flops(void **state) {
   json_decref(d);
   assert_runs("flops vgg11");
   assert_noted("--up-levels: 99 asked for, 3 used, as there are no more\n", "flops lenet5 --up-levels 99 --input-grad");
-  assert_fails(2, "--up-levels: 'two', expected a whole number, 0 or more, or auto", "flops vgg11 --up-levels two");
+  assert_fails(2, "--up-levels: 'two', expected a whole number, 0 or more, auto or none", "flops vgg11 --up-levels two");
   assert_fails(2, "bytes, the memory limit is 1048576", "flops vgg11 --up-levels 2 --memory-limit 1M");
   assert_runs("flops vgg11 --memory-limit 1M");
   assert_fails(2, "--prune: '1.5'", "flops vgg11 --prune 1.5");

@@ -21,14 +21,14 @@ static const json_t *part(const json_t *document, const char *key) {
 /* The scan counts BP from patterns, the table in closed form. */
 static void check_line(const char *line) {
   json_t *document = run_json("flops %s --json", line);
-  const json_t *layers = part(document, "layers"), *operators = part(document, "operators");
+  const json_t *layers = part(document, "per_layer"), *operators = part(document, "operators");
   int64_t weights = 0, unpruned = 0;
   assert_int_equal(json_array_size(layers), json_array_size(operators) + 1);
   for (size_t i = 0; i < json_array_size(operators); ++i) {
     const json_t *layer = json_array_get(layers, i), *operator= json_array_get(operators, i);
-    assert_string_equal(get_text(layer, "layer"), get_text(operator, "name"));
+    assert_string_equal(get_text(layer, "name"), get_text(operator, "name"));
     if (get_integer(layer, "to_input_pruned") != get_integer(operator, "baseline_flops")) {
-      fail_msg("%s: %s: %lld, %lld", line, get_text(layer, "layer"), (long long)get_integer(layer, "to_input_pruned"),
+      fail_msg("%s: %s: %lld, %lld", line, get_text(layer, "name"), (long long)get_integer(layer, "to_input_pruned"),
                (long long)get_integer(operator, "baseline_flops"));
     }
     weights += get_integer(layer, "to_weights_pruned");
@@ -66,11 +66,11 @@ static void test_beside_scan(void **state) {
 static void test_sums(void **state) {
   (void)state;
   static const char *const keys[] = {
-      "parameters", "weights", "kept", "macs_dense", "macs_pruned", "forward_dense", "to_input_pruned", "to_weights_unpruned"};
+      "parameters", "weight_count", "kept", "macs_dense", "macs_pruned", "forward_dense", "to_input_pruned", "to_weights_unpruned"};
   put_text("joins.json", JOINS);
   json_t *alone = run_json("flops joins.json --prune 0.5 --up-levels none --json");
   json_t *beside = run_json("flops joins.json --prune 0.5 --up-levels 1 --json");
-  assert_true(json_equal(part(alone, "layers"), part(beside, "layers")));
+  assert_true(json_equal(part(alone, "per_layer"), part(beside, "per_layer")));
   assert_true(json_equal(part(alone, "total"), part(beside, "total")));
   assert_null(json_object_get(alone, "steps"));
   assert_true(get_real(alone, "pruned_fraction") > 0.49);
@@ -78,16 +78,16 @@ static void test_sums(void **state) {
     int64_t layers = 0, classes = 0;
     const char *name;
     json_t *of;
-    for (size_t i = 0; i < json_array_size(part(alone, "layers")); ++i) {
-      layers += get_integer(json_array_get(part(alone, "layers"), i), keys[k]);
+    for (size_t i = 0; i < json_array_size(part(alone, "per_layer")); ++i) {
+      layers += get_integer(json_array_get(part(alone, "per_layer"), i), keys[k]);
     }
-    json_object_foreach((json_t *)part(alone, "classes"), name, of) {
+    json_object_foreach((json_t *)part(alone, "per_class"), name, of) {
       classes += get_integer(of, keys[k]);
     }
     assert_int_equal(layers, classes);
     assert_int_equal(layers, get_integer(part(alone, "total"), keys[k]));
   }
-  const json_t *concat = json_array_get(part(alone, "layers"), 5);
+  const json_t *concat = json_array_get(part(alone, "per_layer"), 5);
   assert_string_equal(get_text(concat, "class"), "move");
   assert_string_equal(json_string_value(json_array_get(part(concat, "inputs"), 1)), "input");
   assert_int_equal(json_integer_value(json_array_get(part(concat, "output_shape"), 0)), 7);
@@ -101,9 +101,9 @@ static void test_files(void **state) {
   char *csv = read_file("layers.csv"), *svg = read_file("layers.svg");
   const char *line = csv;
   assert_int_equal(count_of(csv, "\n"), 70);
-  assert_non_null(strstr(csv, "\nconv1,conv2d,weights,input,3x224x224,64x112x112,9408,9408,9408,1,118013952,"));
+  assert_non_null(strstr(csv, "\nconv1,conv2d,matmul,input,3x224x224,64x112x112,9408,9408,9408,1,118013952,"));
   assert_non_null(strstr(csv, "\nlayer1.0.add,add,join,layer1.0.bn2 maxpool,64x56x56,64x56x56,0,"));
-  assert_non_null(strstr(csv, "\nbn1,batchnorm2d,norm,conv1,64x112x112,64x112x112,128,0,0,,0,0,0,"));
+  assert_non_null(strstr(csv, "\nbn1,batchnorm2d,batch_norm,conv1,64x112x112,64x112x112,128,0,0,,0,0,0,"));
   while (*line != '\0') { /* every row has the cells of the first */
     const char *end = strchr(line, '\n');
     int commas = 0;
@@ -136,7 +136,7 @@ static void test_masks(void **state) {
   const bppsa_named_view mask = {"c.weight", view};
   assert_int_equal(bppsa_safetensors_save("m.safetensors", 1, &mask, 0, NULL), BPPSA_OK);
   json_t *document = run_json("flops net.json --up-levels none --mask m.safetensors --json");
-  const json_t *conv = json_array_get(part(document, "layers"), 0);
+  const json_t *conv = json_array_get(part(document, "per_layer"), 0);
   assert_int_equal(get_integer(conv, "kept"), 3);
   assert_int_equal(get_integer(conv, "forward_pruned"),
                    2 * 5 * (4 + 5 + 4)); /* the first row of taps, padding 1, 6 x 5 positions */

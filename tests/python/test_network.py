@@ -201,7 +201,7 @@ class Tables(unittest.TestCase):
 
     def pairs(self, row, kept):
         """FLOPs of the forward pass by PyTorch: a convolution of ones with ones counts the products without padding."""
-        module = dict(self.convs)[row["layer"]]
+        module = dict(self.convs)[row["name"]]
         if isinstance(module, nn.Linear):
             return 2 * int(kept.sum())
         ones = torch.ones(1, *row["input_shape"], dtype=torch.float64)
@@ -211,10 +211,10 @@ class Tables(unittest.TestCase):
         for _, module in self.convs:
             prune.l1_unstructured(module, "weight", 0.9)
         table = bppsa.torch.flops(self.model, self.x)
-        rows = {row["layer"]: row for row in table.rows}
+        rows = {row["name"]: row for row in table.rows}
         for name, module in self.convs:
             row, kept = rows[name], module.weight != 0
-            self.assertEqual((row["weights"], row["kept"]), (kept.numel(), int(kept.sum())))
+            self.assertEqual((row["weight_count"], row["kept"]), (kept.numel(), int(kept.sum())))
             self.assertEqual(row["forward_pruned"], self.pairs(row, kept))
             self.assertEqual(row["forward_unpruned"], self.pairs(row, torch.ones_like(kept)))
             self.assertEqual(row["to_weights_pruned"], row["forward_pruned"])
@@ -228,7 +228,7 @@ class Tables(unittest.TestCase):
             nn.init.ones_(module.weight)
         self.assertEqual(bppsa.torch.flops(self.model, self.x, mask=masks).rows, table.rows)
         dense = bppsa.torch.flops(self.model, self.x)
-        self.assertEqual(dense.total["kept"], dense.total["weights"])
+        self.assertEqual(dense.total["kept"], dense.total["weight_count"])
         self.assertEqual(dense.total["forward_dense"], table.total["forward_dense"])
         with self.assertRaisesRegex(bppsa.RequestError, "mask 'nothing': no weight of the model, expected one such as 'conv1"):
             bppsa.torch.flops(self.model, self.x, mask={"nothing": masks["fc.weight"]})
@@ -248,10 +248,10 @@ class Tables(unittest.TestCase):
             self.assertEqual(only.total, sums)
             self.assertEqual({row["class"] for row in only.rows}, {name})
         self.assertEqual(sum(each["forward_dense"] for each in table.classes.values()), table.total["forward_dense"])
-        self.assertIn("layer3.2.conv2", str(table.only("weights")))
-        self.assertNotIn("layer3.2.bn2", str(table.only("weights")))
+        self.assertIn("layer3.2.conv2", str(table.only("matmul")))
+        self.assertNotIn("layer3.2.bn2", str(table.only("matmul")))
         self.assertIn("dense 40.8 M", str(table))
-        with self.assertRaisesRegex(bppsa.RequestError, "only: 'convs', expected some of weights, norm"):
+        with self.assertRaisesRegex(bppsa.RequestError, "only: 'convs', expected some of matmul, batch_norm"):
             table.only("convs")
         with tempfile.TemporaryDirectory() as folder:
             for method, name in ((table.csv, "t.csv"), (table.json, "t.json"), (table.svg, "t.svg")):

@@ -4,7 +4,6 @@
 #ifndef BPPSA_TRAIN_DATA_PACK_H
 #define BPPSA_TRAIN_DATA_PACK_H
 
-#include "core/base/text.h"
 #include "train/data/dataset.h"
 
 #ifdef __cplusplus

@@ -297,7 +297,7 @@ static bppsa_status losses(bppsa_comm *comm, void *context) {
   (void)context;
   for (int64_t without = -1; without < ranks; ++without) {
     double number = 6;
-    bppsa_loss_result result = {.loss = (double)rank, .correct = rank == without ? -1 : rank + 1, .rows = 3};
+    bppsa_loss_result result = {.loss = (double)rank, .correct = rank == without ? -1 : rank + 1, .rows = 3, .weight = 3};
     const bppsa_view seed = bppsa_view_make(&number, BPPSA_F64, 1, &one);
     BPPSA_TRY(bppsa_ranks_loss(comm, &seed, &result));
     CHECK(result.rows == 3 * ranks && number == 6 / (double)ranks);
