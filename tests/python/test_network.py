@@ -138,7 +138,7 @@ class Networks(unittest.TestCase):
                 graph = bppsa.torch.network(MODELS[name][0](), torch.zeros(2, 3, extent, extent))
                 ours = bppsa.run("flops", graph, up_levels="none")
                 built_in = bppsa.run("flops", name, in_shape=(3, extent, extent), up_levels="none")
-                self.assertEqual(ours["layers"], built_in["layers"])
+                self.assertEqual(ours["per_layer"], built_in["per_layer"])
 
     def test_model_stays(self):
         model = MODELS["resnet20"][0]()
