@@ -65,8 +65,9 @@ static void test_beside_scan(void **state) {
 /* Sums over layers are the sums of classes; the table alone has the same layers as beside a scan. */
 static void test_sums(void **state) {
   (void)state;
-  static const char *const keys[] = {
-      "parameters", "weight_count", "kept", "macs_dense", "macs_pruned", "forward_dense", "to_input_pruned", "to_weights_unpruned"};
+  static const char *const keys[] = {"parameters",      "weight_count",       "kept",
+                                     "macs_dense",      "macs_pruned",        "forward_dense",
+                                     "to_input_pruned", "to_weights_unpruned"};
   put_text("joins.json", JOINS);
   json_t *alone = run_json("flops joins.json --prune 0.5 --up-levels none --json");
   json_t *beside = run_json("flops joins.json --prune 0.5 --up-levels 1 --json");
