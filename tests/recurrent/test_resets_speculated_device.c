@@ -175,8 +175,10 @@ static void count(counts *c, const done *d) {
 }
 
 static problem draw_problem(dice *d, const int64_t *widths, int64_t count_of_widths, int64_t most_steps) {
-  problem p = problem_of((int)roll(d, 0, CELLS - 1), roll(d, 0, 1) == 0 ? BPPSA_F32 : BPPSA_F64, roll(d, 8, most_steps),
-                         roll(d, 1, MOST), widths[roll(d, 0, count_of_widths - 1)]);
+  /* one by one: compilers evaluate arguments in orders of their own */
+  const int64_t width = widths[roll(d, 0, count_of_widths - 1)], batch = roll(d, 1, MOST), steps = roll(d, 8, most_steps);
+  const bppsa_dtype dtype = roll(d, 0, 1) == 0 ? BPPSA_F32 : BPPSA_F64;
+  problem p = problem_of((int)roll(d, 0, CELLS - 1), dtype, steps, batch, width);
   p.config.input = roll(d, 1, 2);
   p.config.layers = roll(d, 1, 2);
   p.config.bidirectional = roll(d, 0, 4) == 0;
@@ -185,7 +187,8 @@ static problem draw_problem(dice *d, const int64_t *widths, int64_t count_of_wid
   p.config.lengths = roll(d, 0, 3) == 0;
   p.config.nonlinearity = p.cell == &bppsa_rnn_cell && roll(d, 0, 3) == 0 ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
   p.state = roll(d, 0, 1) == 0;
-  speculate(&p, roll(d, 2, 5), roll(d, 0, 7));
+  const int64_t warm_up = roll(d, 0, 7);
+  speculate(&p, roll(d, 2, 5), warm_up);
   p.config.forward.rounds = roll(d, -1, 1);
   p.config.forward = p.config.lengths ? bppsa_forward_method_default() : p.config.forward; /* sequential */
   return p;
