@@ -103,7 +103,7 @@ bppsa_status bppsa_cnn_network_builtin(const char *name, bppsa_cnn_network *netw
 bppsa_status bppsa_cnn_network_load(const char *path, bppsa_cnn_network *network);
 /* The same for `size` bytes of text; `where` names their source in messages. */
 bppsa_status bppsa_cnn_network_parse(const char *where, const char *text, int64_t size, bppsa_cnn_network *network);
-/* Gives the network another input [C, H, W]: all shapes follow from it, and with them those of the weights of convolutions and
+/* Gives the network another input [C, H, W]: all shapes follow from it, and with them the shapes of the weights of convolutions and
  * linear operators. ERR_ARGUMENT, ERR_SHAPE: the network does not take such an input; then it stays as it was; ERR_MEMORY. */
 bppsa_status bppsa_cnn_network_reshape(bppsa_cnn_network *network, const int64_t in[3]);
 /* ERR_MEMORY. */

@@ -258,7 +258,7 @@ static const struct {
            {"resnet20", 32, resnet20}};
 enum { NETWORKS = sizeof zoo / sizeof zoo[0] };
 
-/* Hands the layers over as those of a file. */
+/* Hands the layers over, as the reader of network files does. */
 static bppsa_status order(const char *name, const maker *m, bppsa_cnn_network *network) {
   bppsa_cnn_entry *entries = bppsa_calloc(m->count, sizeof *entries);
   bppsa_status status = entries == NULL ? BPPSA_ERR_MEMORY : bppsa_cnn_network_reserve(m->count, network);

@@ -229,7 +229,7 @@ static void predict(const subject *s, const bppsa_device *device, bool first) {
   close_net(&n);
 }
 
-/* The networks of the command line: those of files of weights, or random ones. False: there are none. */
+/* Reads from the command line which networks to time: files of weights, or random networks. False: it names none. */
 static bool run_all(bool gpu, int count, char **arguments, const bppsa_device *device) {
   enum { LENGTHS = 3 };
   static const int64_t lengths[LENGTHS] = {1000, 10000, 30000};
