@@ -18,8 +18,8 @@ typedef struct {
   int64_t begun;       /* the first of them that begins here */
   bool one;            /* of the head, with a loss on the last step: it has rows of that step alone */
   int64_t from_x;      /* reals of one block's sums of W_ih or W_lin */
-  int64_t weights;     /* with those of W_hh */
-  int64_t all;         /* with those of a reset state */
+  int64_t weights;     /* of W_ih and W_hh */
+  int64_t all;         /* and of a reset state */
   int64_t layer;
 } layer_sums;
 

@@ -72,7 +72,7 @@ typedef struct {
   int64_t chunks, warm_up, rounds; /* C, W, and rounds of mending all chunks at once */
   double accept, stop;             /* relative to s */
   bool adapts;                     /* W changes with what passes show (bppsa_backward_next_warm_up) */
-  int64_t scan_chunks;             /* those of the scan in the place of a pass that is paused or given up; 1: BP */
+  int64_t scan_chunks;             /* chunks of the scan in the place of a pass that is paused or given up; 1: BP */
   /* In thousandths. A pass for which it is more than 1 fails: it takes longer than BP, or than the scan in its place, and, if it
    * was asked for although `auto` would not take it, than 1.25 times a pass that mends nothing. From the cost model, which is the
    * same on every machine, or measured. */
@@ -92,7 +92,7 @@ typedef struct {
   int64_t passes;      /* 1 for a single pass; 0 before the first */
   int64_t path;        /* dependent steps of the slowest sample; of a scan its products and steps in a row */
   int64_t possible;    /* those of BP: T for each layer */
-  double work;         /* steps computed over those of BP; a scan's product of H rows is H of them */
+  double work;         /* steps computed, over the steps of BP; a scan's product of H rows is H of them */
   int64_t rounds;      /* in which a chunk was mended; of several layers the most */
   int64_t mended;      /* walks of differences through a chunk */
   double gap;          /* the largest |d|_inf / s of a difference that was not walked on */

@@ -402,7 +402,7 @@ void bppsa_resets_take(recurrent_network *n, int64_t batch, const bppsa_view *re
 bppsa_status bppsa_resets_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
 void bppsa_resets_free(recurrent_network *n);
 
-/* Steps in the masks: T, or those of the sequence of which the network holds a part. */
+/* Steps in the masks: T, or of a part of a sequence all steps of that sequence. */
 static inline int64_t bppsa_resets_steps(const recurrent_network *n) {
   return n->config.part.seq_len > 0 ? n->config.part.seq_len : n->config.seq_len;
 }
@@ -453,7 +453,7 @@ void bppsa_reset_state_begin(const recurrent_network *n);
 /* Adds the gradient [S] of the state in front of a step at which the sample at a place begins anew; chunk: that of the speculative
  * pass, otherwise 0. Samples and chunks may be added at the same time. */
 void bppsa_reset_state_add(const recurrent_network *n, int64_t step, int64_t place, int64_t chunk, const void *gradient);
-/* Behind a scan, which has none of these gradients: computes them from those of the states behind the steps, and adds them. */
+/* Behind a scan, which leaves these gradients out: computes them from the gradients behind the steps, and adds them. */
 void bppsa_reset_state_carry(const recurrent_network *n, int64_t l);
 /* Adds g_0 of the samples that begin anew in front of the first step, unless a scan has computed the layer, and writes the
  * gradient of layer l's reset state; where there are terms, bppsa_back_sum_layer does. */

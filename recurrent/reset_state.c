@@ -134,7 +134,7 @@ static void copy_row(const recurrent_network *n, const void *from, int64_t row, 
          (size_t)(width * layers_size_of(n)));
 }
 
-/* Takes what the cell reads of a step of the sample at a place. row: of the step, among those of all steps. */
+/* Takes what the cell reads of a step of the sample at a place. row: the number of the step's row among the rows of all steps. */
 static void gather(const carry_pass *p, group *g, int64_t step, int64_t row, int64_t samples, int64_t place) {
   const recurrent_network *n = p->n;
   const recurrent_layer *layer = &n->layers[p->layer];

@@ -3,13 +3,12 @@
  * In front of a step that resets a sample its state is 0, or the reset state (reset_state.c). The arrays keep the states that the
  * steps have made, since these are outputs. Forward the rows of samples that begin anew hold that state while the step is computed,
  * and get their own back. A backward pass, whose states may be the caller's, reads copies of the states in front of the step.
- * Backward such a sample's gradient in front of the step is u alone. A scan takes the
- * Jacobians of such steps as 0.
+ * Backward such a sample's gradient in front of the step is u alone. A scan takes the Jacobians of such steps as 0.
  *
  * The masks are bytes [T][b] for each direction, in the order in which it walks, and of places (ragged.c). A cut between the steps
  * t - 1 and t of time is in front of step t for the forward direction, and in front of step t - 1 for the reverse one. A reset in
- * front of the first step is not among those of a pass: begin_layer writes the state there, and its gradient is 0. A part of a
- * sequence is another matter: its first step is one of many. */
+ * front of the first step is none of a pass: begin_layer writes the state there, and its gradient is 0. A part of a sequence
+ * is another matter: its first step is one of many. */
 #include <string.h>
 
 #include "core/base/alloc.h"

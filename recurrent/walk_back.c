@@ -18,7 +18,7 @@ typedef struct {
   char *top, *g, *h, *c, *saved, *x, *delta_x, *delta_h; /* top: the lanes' gradients */
   void *largest;                                         /* of each row of g */
   void *kept;                                            /* [count][2 S]: states and u where lanes begin anew */
-  void *carried; /* with a reset state: what u was added to in front of such steps, rows as those of g */
+  void *carried; /* with a reset state: what u was added to in front of such steps, in rows as g */
   int64_t members[BPPSA_BACK_GROUP], count;
   int64_t first_part, parts; /* of the weight gradients, to which it adds one after the other: long sums lose digits */
   int64_t steps, walked;     /* in all, of the lane that walks the longest, and up to now */

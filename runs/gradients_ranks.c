@@ -45,7 +45,7 @@ static bppsa_view part_view(const sampled *s, int64_t count, void *part) {
 /* What a rank computes with: the batch's arrays, and memory for the samples of a block. */
 typedef struct {
   bppsa_gradients *g;
-  sampled x, labels, h0, dx, dh0, resets; /* the resets are those of all steps on every rank */
+  sampled x, labels, h0, dx, dh0, resets; /* every rank has the resets of all steps */
   sampled weights;                        /* of the rows' losses, where there are any */
   bppsa_view resets_view, weights_view;
   void *x_part, *labels_part, *h0_part, *resets_part;

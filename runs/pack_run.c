@@ -82,7 +82,7 @@ static bppsa_network_config of_rows(const bppsa_network_config *config) {
   return made;
 }
 
-/* Leaves the samples as they are; those of their own lengths take a sequential pass. */
+/* Leaves the samples as they are; samples of their own lengths take a sequential pass. */
 static void keep_samples(bppsa_network_config *config) {
   if (config->steps.lengths && config->steps.forward.kind == BPPSA_FORWARD_AUTO) {
     config->steps.forward = bppsa_forward_method_default();

@@ -120,6 +120,14 @@ static inline bppsa_status bppsa_training_gather(const bppsa_training *run) {
   return bppsa_model_push(run->model);
 }
 
+/* Names of tensors in checkpoints: what the optimiser's begin with; the states that streams go on with; the accounts of passes. */
+#define BPPSA_TENSOR_OPTIMIZER "optimizer."
+#define BPPSA_TENSOR_STATES "train.states"
+extern const char *const bppsa_training_account_names[BPPSA_PASS_KINDS];
+/* Checks what was read into `stored`, the optimiser and the batch. ERR_FORMAT: no run can have stored it; ERR_ARGUMENT: more steps
+ * are done than are asked for. */
+bppsa_status bppsa_training_check_stored(const bppsa_training *run);
+
 /* Opens the checkpoint directory and the log: saves the first checkpoint of a new run, restores a resumed one. Everything else
  * must be prepared. */
 bppsa_status bppsa_training_open_files(bppsa_training *run);

@@ -148,7 +148,9 @@ template <typename real> struct sum_target {
 template <typename real> struct sum_targets {
   sum_target<real> target[SUM_TARGETS];
   int targets;
-  const int *fallen; /* NULL: nothing else. Otherwise 0: the kernel does nothing; less than `all`: it adds to what is there */
+  /* NULL: the kernel writes its sums. Otherwise the number of samples that have fallen back: with 0 the kernel does nothing, with
+   * fewer than `all` it adds its sums to what the targets hold, with `all` it writes them. */
+  const int *fallen;
   int all;
 };
 

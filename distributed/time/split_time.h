@@ -8,7 +8,7 @@
  *
  *   forward          x [t,b,I] of its own steps; h0 [L,b,S] or NULL: only the rank with step 1 reads it. Logits: with a loss on
  *                    all steps [t,b,C]; with a loss on the last one [b,C] on rank 0, and [0,C] on the others.
- *                    Resets: those of all steps, [T,b], on every rank.
+ *                    Every rank takes the resets of all steps, [T,b].
  *   backward         a seed of the shape of the logits. Every rank's gradients are those of the whole sequence, with the same bits
  *                    on all ranks: the ranks' parts are added in a fixed order (comm/ordered.h).
  *   input_gradients  x [t,b,I]; h0 [L,b,S] on the rank with step 1, [L,0,S] on the others.

@@ -119,8 +119,8 @@ walk_targets<real> targets_of(const recurrent_network *n, int64_t l, const layer
   return t;
 }
 
-/* Writes the sums of a walk to the gradients, or those of the samples that have fallen back: then all have, or they are added to
- * the others'. */
+/* Writes the sums of a walk to the gradients; or the sums of the samples that have fallen back, which are added to the others' sums
+ * unless all samples have fallen back. */
 template <typename real>
 bppsa_status finish_walk(const recurrent_network *n, int64_t l, const layer_arrays<real> &c, int64_t parts, const real *partials,
                          const int *fallen) {

@@ -36,7 +36,7 @@ template <typename real> __global__ void bppsa_sequence_cut(sequence_rows<real> 
 /* Where samples begin anew, for layer_resets. */
 struct sequence_resets {
   const int64_t *lengths; /* [b]; NULL: all are `steps` */
-  uint8_t *mask;          /* [sides][steps][b]; those of the first side are given */
+  uint8_t *mask;          /* [sides][steps][b]; the first side's are given */
   uint32_t *words;        /* [sides][b][row] */
   int64_t steps, batch, row, sides;
 };

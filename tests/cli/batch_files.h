@@ -11,6 +11,11 @@
 
 enum { T = 7, B = 3, H = 4, CLASSES = 10 };
 
+static inline void write_array(const char *path, bppsa_dtype dtype, void *data, int32_t ndim, const int64_t *shape) {
+  const bppsa_view view = bppsa_view_make(data, dtype, ndim, shape);
+  assert_int_equal(bppsa_npy_save(path, &view), BPPSA_OK);
+}
+
 static inline void write_reals(const char *path, bppsa_dtype dtype, int32_t ndim, const int64_t *shape) {
   bppsa_buffer buffer;
   assert_int_equal(bppsa_buffer_create(NULL, dtype, ndim, shape, &buffer), BPPSA_OK);

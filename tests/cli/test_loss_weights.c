@@ -9,11 +9,6 @@ enum { STEPS = 5, SAMPLES = 6, SET = 12 };
 static double x[STEPS][SAMPLES], w[STEPS][SAMPLES], set_weights[SET][STEPS];
 static int64_t y[STEPS][SAMPLES];
 
-static void save(const char *path, bppsa_dtype dtype, void *data, int32_t ndim, const int64_t *shape) {
-  const bppsa_view view = bppsa_view_make(data, dtype, ndim, shape);
-  assert_int_equal(bppsa_npy_save(path, &view), BPPSA_OK);
-}
-
 static int enter(void **state) {
   const int status = enter_directory(state);
   for (int i = 0; i < STEPS * SAMPLES; ++i) {
@@ -24,10 +19,10 @@ static int enter(void **state) {
   for (int i = 0; i < SET * STEPS; ++i) {
     set_weights[i / STEPS][i % STEPS] = i % 5 == 2 ? 0 : 0.1 + i % 7;
   }
-  save("X.npy", BPPSA_F64, x, 3, (int64_t[]){STEPS, SAMPLES, 1});
-  save("Y.npy", BPPSA_I64, y, 2, (int64_t[]){STEPS, SAMPLES});
-  save("W.npy", BPPSA_F64, w, 2, (int64_t[]){STEPS, SAMPLES});
-  save("N.npy", BPPSA_F64, set_weights, 2, (int64_t[]){SET, STEPS});
+  write_array("X.npy", BPPSA_F64, x, 3, (int64_t[]){STEPS, SAMPLES, 1});
+  write_array("Y.npy", BPPSA_I64, y, 2, (int64_t[]){STEPS, SAMPLES});
+  write_array("W.npy", BPPSA_F64, w, 2, (int64_t[]){STEPS, SAMPLES});
+  write_array("N.npy", BPPSA_F64, set_weights, 2, (int64_t[]){SET, STEPS});
   assert_runs("train gru --seq-len 5 --samples 8 --hidden 3 --batch 4 --loss all --dtype f64 --iterations 1 "
               "--save-weights V.safetensors");
   assert_runs("train gru --seq-len 5 --samples 8 --hidden 3 --batch 4 --dtype f64 --iterations 1 --save-weights L.safetensors");
@@ -55,7 +50,7 @@ static void test_grad(void **state) {
     if (one[i / SAMPLES][i % SAMPLES] == 0) {
       continue;
     }
-    save("one.npy", BPPSA_F64, one, 2, (int64_t[]){STEPS, SAMPLES});
+    write_array("one.npy", BPPSA_F64, one, 2, (int64_t[]){STEPS, SAMPLES});
     assert_runs(GRAD " --loss-weights one.npy --out one.safetensors");
     loss += one[i / SAMPLES][i % SAMPLES] * tensor("one.safetensors", "loss", 0);
     gradient += one[i / SAMPLES][i % SAMPLES] * tensor("one.safetensors", "gru.weight_hh_l0", 4);
@@ -74,7 +69,7 @@ static void test_grad(void **state) {
   for (int i = 0; i < STEPS * SAMPLES; ++i) {
     ones[i / SAMPLES][i % SAMPLES] = 4;
   }
-  save("one.npy", BPPSA_F64, ones, 2, (int64_t[]){STEPS, SAMPLES});
+  write_array("one.npy", BPPSA_F64, ones, 2, (int64_t[]){STEPS, SAMPLES});
   assert_runs(GRAD " --out A.safetensors");
   assert_runs(GRAD " --loss-weights one.npy --out B.safetensors");
   assert_equal_files("A.safetensors", "B.safetensors");
@@ -111,18 +106,18 @@ static void test_train(void **state) {
   }
   set_weights[0][0] += 1;
   set_weights[0][STEPS - 1] += 1;
-  save("N.npy", BPPSA_F64, set_weights, 2, (int64_t[]){SET, STEPS});
+  write_array("N.npy", BPPSA_F64, set_weights, 2, (int64_t[]){SET, STEPS});
   assert_fails(2, "contradicts this run", TRAIN " --loss all --epochs 4 --checkpoint r0 --checkpoint-every 1 --resume");
 }
 
 static void test_refused(void **state) {
   (void)state;
-  save("bad.npy", BPPSA_F64, w, 2, (int64_t[]){SAMPLES, STEPS});
+  write_array("bad.npy", BPPSA_F64, w, 2, (int64_t[]){SAMPLES, STEPS});
   assert_fails(2, "bad.npy: shape [6, 5], expected [T, B] = [5, 6]", GRAD " --loss-weights bad.npy --out o.safetensors");
   assert_fails(2, "bad.npy: shape [6, 5], expected [N, T] = [12, 5]",
                "train gru --seq-len 5 --samples 12 --hidden 3 --batch 4 --loss all --iterations 1 --loss-weights bad.npy");
   w[0][1] = -0.5;
-  save("bad.npy", BPPSA_F64, w, 2, (int64_t[]){STEPS, SAMPLES});
+  write_array("bad.npy", BPPSA_F64, w, 2, (int64_t[]){STEPS, SAMPLES});
   w[0][1] = 0;
   assert_fails(2, "bad.npy: weight -0.5 at [0, 1], expected 0 or more", GRAD " --loss-weights bad.npy --out o.safetensors");
   assert_fails(2, "--loss-weights: given beside --grad-output",

@@ -9,11 +9,6 @@ enum { STEPS = 6, SAMPLES = 3, HIDDEN = 3, SET = 12 };
 static double x[STEPS][SAMPLES], g[STEPS][SAMPLES][HIDDEN];
 static uint8_t mask[STEPS][SAMPLES] = {{0, 1, 0}, {0, 0, 0}, {1, 0, 0}, {0, 1, 0}, {1, 0, 0}, {0, 1, 0}};
 
-static void save(const char *path, bppsa_dtype dtype, void *data, int32_t ndim, const int64_t *shape) {
-  const bppsa_view view = bppsa_view_make(data, dtype, ndim, shape);
-  assert_int_equal(bppsa_npy_save(path, &view), BPPSA_OK);
-}
-
 static int enter(void **state) {
   const int status = enter_directory(state);
   for (int i = 0; i < STEPS * SAMPLES; ++i) {
@@ -22,8 +17,8 @@ static int enter(void **state) {
       g[i / SAMPLES][i % SAMPLES][j] = bppsa_random_double(2 + (uint64_t)j, BPPSA_STREAM_TEST, (uint64_t)i) - 0.5;
     }
   }
-  save("X.npy", BPPSA_F64, x, 3, (int64_t[]){STEPS, SAMPLES, 1});
-  save("G.npy", BPPSA_F64, g, 3, (int64_t[]){STEPS, SAMPLES, HIDDEN});
+  write_array("X.npy", BPPSA_F64, x, 3, (int64_t[]){STEPS, SAMPLES, 1});
+  write_array("G.npy", BPPSA_F64, g, 3, (int64_t[]){STEPS, SAMPLES, HIDDEN});
   return status;
 }
 
@@ -41,8 +36,8 @@ static void add_segment(const char *cell, int64_t b, int64_t first, int64_t end,
     own[t] = x[first + t][b];
     memcpy(of[t], g[first + t][b], sizeof of[t]);
   }
-  save("x.npy", BPPSA_F64, own, 3, (int64_t[]){steps, 1, 1});
-  save("g.npy", BPPSA_F64, of, 3, (int64_t[]){steps, 1, HIDDEN});
+  write_array("x.npy", BPPSA_F64, own, 3, (int64_t[]){steps, 1, 1});
+  write_array("g.npy", BPPSA_F64, of, 3, (int64_t[]){steps, 1, HIDDEN});
   assert_runs("grad %s --weights W.safetensors --input x.npy --grad-output g.npy --backward bp --out one.safetensors", cell);
   bppsa_safetensors *one = load("one.safetensors");
   char name[64];
@@ -68,7 +63,7 @@ static void test_grad(void **state) {
     double sum[4 * HIDDEN * HIDDEN] = {0};
     char name[64];
     snprintf(name, sizeof name, "%s.weight_hh_l0", cell);
-    save("R.npy", k % 2 == 0 ? BPPSA_BOOL : BPPSA_U8, mask, 2, (int64_t[]){STEPS, SAMPLES});
+    write_array("R.npy", k % 2 == 0 ? BPPSA_BOOL : BPPSA_U8, mask, 2, (int64_t[]){STEPS, SAMPLES});
     assert_runs("train %s --seq-len 6 --samples 8 --hidden 3 --batch 4 --dtype f64 --iterations 1 --save-weights W.safetensors",
                 cell);
     json_t *document = run_json("grad %s --weights W.safetensors --input X.npy --grad-output G.npy --resets R.npy %s --certify "
@@ -102,11 +97,11 @@ static void test_refused(void **state) {
   int64_t whole[STEPS][SAMPLES] = {{0}};
   wrong[4][2] = 3;
   assert_runs("train gru --seq-len 6 --samples 8 --hidden 3 --batch 4 --dtype f64 --iterations 1 --save-weights W.safetensors");
-  save("R.npy", BPPSA_U8, wrong, 2, (int64_t[]){STEPS, SAMPLES});
+  write_array("R.npy", BPPSA_U8, wrong, 2, (int64_t[]){STEPS, SAMPLES});
   assert_fails(2, "R.npy: 3 at [4, 2], expected 0 or 1", GRAD);
-  save("R.npy", BPPSA_U8, mask, 2, (int64_t[]){SAMPLES, STEPS});
+  write_array("R.npy", BPPSA_U8, mask, 2, (int64_t[]){SAMPLES, STEPS});
   assert_fails(2, "R.npy: shape [3, 6], expected [T, B] = [6, 3]", GRAD);
-  save("R.npy", BPPSA_I64, whole, 2, (int64_t[]){STEPS, SAMPLES});
+  write_array("R.npy", BPPSA_I64, whole, 2, (int64_t[]){STEPS, SAMPLES});
   assert_fails(2, "R.npy: i64, expected bool or u8 resets", GRAD);
   assert_fails(2, "NONE.npy",
                "grad gru --weights W.safetensors --input X.npy --grad-output G.npy --out o.safetensors --resets "
@@ -140,8 +135,8 @@ static void test_ranks(void **state) {
   for (int i = 0; i < STEPS * SAMPLES; ++i) {
     labels[i / SAMPLES][i % SAMPLES] = i % 7 % 2;
   }
-  save("L.npy", BPPSA_I64, labels, 2, (int64_t[]){STEPS, SAMPLES});
-  save("R.npy", BPPSA_BOOL, mask, 2, (int64_t[]){STEPS, SAMPLES});
+  write_array("L.npy", BPPSA_I64, labels, 2, (int64_t[]){STEPS, SAMPLES});
+  write_array("R.npy", BPPSA_BOOL, mask, 2, (int64_t[]){STEPS, SAMPLES});
   for (int k = 0; k < 24; ++k) {
     const bool learned = k >= 12;
     if (k % 12 / 3 == 3 && k % 3 != 1) {
@@ -167,7 +162,7 @@ static void save_set(int64_t at) {
   for (int64_t i = 0; i < SET * STEPS; ++i) {
     set[i / STEPS][i % STEPS] = ((i * 7 + i / 5) % 4 == 0) != (i == at);
   }
-  save("N.npy", BPPSA_BOOL, set, 2, (int64_t[]){SET, STEPS});
+  write_array("N.npy", BPPSA_BOOL, set, 2, (int64_t[]){SET, STEPS});
 }
 
 /* Every method has the same curve; eval has its loss; a resumed run ends with the bits of one that was not interrupted, also with
@@ -201,7 +196,7 @@ static void test_train(void **state) {
   assert_fails(2, "contradicts this run", TRAIN " --iterations 9 --checkpoint r --resume");
   assert_fails(2, "--resets: given beside --split gpipe, whose samples do not begin anew, expected none",
                TRAIN " --iterations 1 --ranks 2 --split gpipe");
-  save("N.npy", BPPSA_U8, mask, 2, (int64_t[]){STEPS, SAMPLES});
+  write_array("N.npy", BPPSA_U8, mask, 2, (int64_t[]){STEPS, SAMPLES});
   assert_fails(2, "N.npy: shape [6, 3], expected [N, T] = [12, 6]", TRAIN " --iterations 1");
 }
 
@@ -225,7 +220,7 @@ static void test_train_ranks(void **state) {
 static void test_reset_state(void **state) {
   (void)state;
   save_set(-1);
-  save("R.npy", BPPSA_U8, mask, 2, (int64_t[]){STEPS, SAMPLES});
+  write_array("R.npy", BPPSA_U8, mask, 2, (int64_t[]){STEPS, SAMPLES});
   json_t *train = run_json(LEARN " --iterations 9 --threads 3 --save-weights whole.safetensors --json");
   const double loss = get_real(json_object_get(train, "final"), "validation_loss");
   assert_string_equal(json_string_value(json_object_get(json_object_get(train, "config"), "reset_state")), "learned");

@@ -33,6 +33,31 @@ static inline bppsa_view random_view(bppsa_dtype dtype, uint64_t seed, int32_t n
   return view;
 }
 
+/* Steps first .. first + steps - 1 of a view whose outermost axis is that of steps. */
+static inline bppsa_view rows_of(const bppsa_view *whole, int64_t first, int64_t steps) {
+  bppsa_view rows = *whole;
+  rows.shape[0] = steps; /* rows are the outermost axis, so the view has no gaps */
+  rows.data = (char *)whole->data + (size_t)first * (bppsa_view_bytes(whole) / (size_t)whole->shape[0]);
+  return rows;
+}
+
+/* Two layers of 4 units over 3 inputs, with 3 classes and input gradients. */
+static inline bppsa_recurrent_config two_layers(int64_t seq_len, int64_t batch, bppsa_dtype dtype,
+                                                const bppsa_gradient_method *method, bool loss_all) {
+  bppsa_recurrent_config c = bppsa_recurrent_config_default();
+  c.seq_len = seq_len;
+  c.batch = batch;
+  c.input = 3;
+  c.hidden = 4;
+  c.layers = 2;
+  c.classes = 3;
+  c.dtype = dtype;
+  c.method = *method;
+  c.loss_all = loss_all;
+  c.input_gradients = true;
+  return c;
+}
+
 static inline int64_t outputs_of(const bppsa_recurrent_config *c) {
   return !c->no_head ? c->classes : (c->bidirectional ? 2 : 1) * c->hidden;
 }

@@ -11,17 +11,8 @@ static const bppsa_cell *const cells[] = {&bppsa_rnn_cell, &bppsa_gru_cell, &bpp
 enum { CELLS = sizeof cells / sizeof *cells, STEPS = 24, BATCH = 5 };
 
 static bppsa_recurrent_config config_of(bppsa_dtype dtype, const bppsa_gradient_method *method, bool all) {
-  bppsa_recurrent_config c = bppsa_recurrent_config_default();
-  c.seq_len = STEPS;
-  c.batch = BATCH;
-  c.input = 3;
-  c.hidden = 4;
-  c.layers = 2;
-  c.classes = 3;
-  c.dtype = dtype;
-  c.method = *method;
-  c.loss_all = all;
-  c.input_gradients = c.reset_state = true;
+  bppsa_recurrent_config c = two_layers(STEPS, BATCH, dtype, method, all);
+  c.reset_state = true;
   return c;
 }
 

@@ -71,17 +71,8 @@ static void spoil_start(run *r, const uint8_t *mask) {
 }
 
 static bppsa_recurrent_config config_of(bppsa_dtype dtype, const bppsa_gradient_method *method, bool all) {
-  bppsa_recurrent_config c = bppsa_recurrent_config_default();
-  c.seq_len = STEPS;
-  c.batch = BATCH;
-  c.input = 3;
-  c.hidden = 4;
-  c.layers = 2;
-  c.classes = 3;
-  c.dtype = dtype;
-  c.method = *method;
-  c.loss_all = all;
-  c.input_gradients = c.resets = true;
+  bppsa_recurrent_config c = two_layers(STEPS, BATCH, dtype, method, all);
+  c.resets = true;
   return c;
 }
 

@@ -1,4 +1,5 @@
-/* Softmax cross-entropy against PyTorch, finite differences, the CPU and itself with other threads; on test_device(). */
+/* Softmax cross-entropy and the other losses, with weights and without, against PyTorch, finite differences, the CPU and themselves
+ * with other threads; on test_device(). (The file is long because every property is asked of every loss, with the same helpers.) */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -91,13 +91,6 @@ typedef struct {
   bool has_head;
 } part;
 
-static bppsa_view rows_of(const bppsa_view *whole, int64_t first, int64_t steps) {
-  bppsa_view rows = *whole;
-  rows.shape[0] = steps; /* rows are the outermost axis, so the view has no gaps */
-  rows.data = (char *)whole->data + (size_t)first * (bppsa_view_bytes(whole) / (size_t)whole->shape[0]);
-  return rows;
-}
-
 static bppsa_status make_part(bppsa_comm *comm, const expectation *e, part *r) {
   const bppsa_recurrent_config *c = &e->whole.config;
   bppsa_ranks_share(c->seq_len, bppsa_comm_size(comm), bppsa_comm_rank(comm), &r->first, &r->steps);
