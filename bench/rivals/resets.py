@@ -233,7 +233,8 @@ class TorchRL(Torch):
         self.weights = list(self.module.parameters())
         size = problem.batch, problem.steps
         self.given = {"is_init": self.mask.t().unsqueeze(-1), **{s: self.x.new_zeros(*size, 1, problem.hidden) for s in states}}
-        self.run = lambda one: one.module(tensordict.TensorDict({"x": one.x.transpose(0, 1), **one.given}, size))["y"].transpose(0, 1)
+        self.pack = lambda x: tensordict.TensorDict({"x": x, **self.given}, size)
+        self.run = lambda one: one.module(one.pack(one.x.transpose(0, 1)))["y"].transpose(0, 1)
 
 
 # ---- JAX ----
@@ -352,8 +353,9 @@ def measure(point, options, methods):
             times[name].append(CLOCK() - begin)
     for name, each in times.items():
         rows[name].update(noise.timing(each))
-    return {"bench": "resets", **program.where_and_when(), "torch": torch.__version__, "jax": jax and jax.__version__, "torchrl": version_of("torchrl"),
-            "bppsa": bppsa.__version__, "threads": 1, "clock": "cpu" if options.cpu_time else "wall", "cell": point[0],
+    return {"bench": "resets", **program.where_and_when(), "torch": torch.__version__, "jax": jax and jax.__version__,
+            "torchrl": version_of("torchrl"), "bppsa": bppsa.__version__, "threads": 1,
+            "clock": "cpu" if options.cpu_time else "wall", "cell": point[0],
             "seq_len": problem.steps, "batch": point[1], "input": point[2], "hidden": point[3], "resets_percent": point[4],
             "segments": problem.segments, "who": point[5], "rows": list(rows.values())}
 

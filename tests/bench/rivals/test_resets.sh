@@ -1,7 +1,7 @@
 #!/bin/sh
 # test_resets.sh SOURCE PACKAGE SCRATCH: bench/rivals/resets.py with few steps. Every method that the first python3 with PyTorch can
-# run agrees with the loop in float64; JAX and torchrl, where they are missing, have rows that say so; a wrong point is refused. Exits 77 where no
-# python3 has PyTorch.
+# run agrees with the loop in float64; JAX and torchrl, where they are missing, have rows that say so; a wrong point is refused.
+# Exits 77 where no python3 has PyTorch.
 set -eu
 source=$1
 package=$2
