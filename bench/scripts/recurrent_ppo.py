@@ -3,9 +3,9 @@
 
     PYTHONPATH=build/cpu/python bench/scripts/recurrent_ppo.py bench/results/recurrent_ppo.json [--seeds 5] [--updates 80]
 
-The two train in turns, seed by seed. RESULT.json has a row for each training: its return, the mean of the last ten rollouts, and the
-median seconds of an update. Exits 1 where the first updates differ by more than 1e-5, or where the median return of one of the two
-is outside the returns that the other one has reached with all seeds; the file is written all the same.
+The two train in turns, seed by seed. RESULT.json has a row for each training: its return, the mean of the last ten rollouts, and
+the median seconds of an update. Exits 1 where the first updates differ by more than 1e-5, or where the median return of one of the
+two is outside the returns that the other one has reached with all seeds; the file is written all the same.
 """
 import argparse
 import importlib.util
