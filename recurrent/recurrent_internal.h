@@ -284,7 +284,9 @@ bppsa_status bppsa_recurrent_check_entries(const recurrent_network *n);
 /* Adds an array's size. ERR_MEMORY: the sum does not fit in 64 bits. */
 bppsa_status bppsa_recurrent_count_array(void **array, int64_t size, int64_t *bytes);
 /* The address `reals` reals behind `base`; NULL for NULL. */
-void *bppsa_recurrent_offset(const recurrent_network *n, const void *base, int64_t reals);
+static inline void *bppsa_recurrent_offset(const recurrent_network *n, const void *base, int64_t reals) {
+  return base == NULL ? NULL : (char *)(uintptr_t)base + reals * (n->config.dtype == BPPSA_F64 ? 8 : 4);
+}
 
 /* The functions of a network for one kind of device. On a GPU all work is queued on the device's stream. */
 struct recurrent_backend {

@@ -131,12 +131,18 @@ static const uint8_t *block_mask(const recurrent_network *n, const recurrent_res
   return bppsa_resets_mask(n, s->layer, s->step) + n->batch - s->samples + s->first;
 }
 
+/* The first sample from i on that begins anew; `count`: none. Few do, and memchr looks at many bytes at once. */
+static int64_t next_of(const uint8_t *mask, int64_t i, int64_t count) {
+  const uint8_t *found = i < count ? memchr(mask + i, 1, (size_t)(count - i)) : NULL;
+  return found != NULL ? found - mask : count;
+}
+
 /* Writes 0 to rows of so many bytes, of samples that begin anew; or copies the rows of `from`, unless it is NULL. */
 static void replace_rows(const uint8_t *mask, int64_t count, size_t bytes, const char *from, char *to) {
-  for (int64_t i = 0; i < count; ++i) {
-    if (mask[i] && from != NULL) {
+  for (int64_t i = next_of(mask, 0, count); i < count; i = next_of(mask, i + 1, count)) {
+    if (from != NULL) {
       memcpy(to + (size_t)i * bytes, from + (size_t)i * bytes, bytes);
-    } else if (mask[i]) {
+    } else {
       memset(to + (size_t)i * bytes, 0, bytes);
     }
   }
@@ -144,10 +150,8 @@ static void replace_rows(const uint8_t *mask, int64_t count, size_t bytes, const
 
 /* Writes h (or c) of the state from which samples begin anew to their rows. */
 static void begin_rows(const recurrent_network *n, int64_t l, const uint8_t *mask, int64_t count, bool cells, void *rows) {
-  for (int64_t i = 0; i < count; ++i) {
-    if (mask[i]) {
-      bppsa_reset_state_write(n, l, cells, bppsa_recurrent_offset(n, rows, i * n->config.hidden));
-    }
+  for (int64_t i = next_of(mask, 0, count); i < count; i = next_of(mask, i + 1, count)) {
+    bppsa_reset_state_write(n, l, cells, bppsa_recurrent_offset(n, rows, i * n->config.hidden));
   }
 }
 
