@@ -23,7 +23,11 @@ static size_t bytes_of(const recurrent_network *n, int64_t reals) {
 static bppsa_status check_values(const bppsa_view *resets) {
   const uint8_t *mask = resets->data;
   const int64_t count = bppsa_view_count(resets), batch = resets->shape[1];
-  for (int64_t i = 0; i < count; ++i) {
+  uint8_t all = 0;
+  for (int64_t i = 0; i < count; ++i) { /* a loop without branches looks at many at once */
+    all |= mask[i];
+  }
+  for (int64_t i = 0; all > 1 && i < count; ++i) {
     if (mask[i] > 1) {
       return bppsa_fail(BPPSA_ERR_ARGUMENT, "resets: %d at step %lld of sample %lld of the batch, expected 0 or 1", (int)mask[i],
                         (long long)(i / batch), (long long)(i % batch));
@@ -70,6 +74,14 @@ void bppsa_resets_take(recurrent_network *n, int64_t batch, const bppsa_view *re
   r->active = n->gpu != NULL && given != NULL; /* a GPU may record the pass, for batches of other resets */
   r->given = given;
   if (n->gpu != NULL || given == NULL || memchr(given, 1, (size_t)(steps * batch)) == NULL) {
+    return;
+  }
+  if (sides == 1 && !n->ragged.active) { /* places are samples */
+    memcpy(r->mask, given, (size_t)(steps * batch));
+    for (int64_t t = 0; t < steps; ++t) {
+      r->any[t] = memchr(given + t * batch, 1, (size_t)batch) != NULL;
+    }
+    r->active = true;
     return;
   }
   memset(r->mask, 0, (size_t)(sides * steps * batch));
