@@ -59,7 +59,7 @@ typedef struct {
  *               g        [T+1][B][S]   gradients of one layer, then (as u) of the one below; S = H, of a pair 2H
  *               columns  K x [T][B][H], of a pair one more, diagonal [T][B][H]   only with a scan
  *               logits   [B][C] or [T][B][C]
- *               bias [4][G·H], w_t (W_ih or W_lin transposed), w_hh and w_hh_t (padded rows), panels (W_hh of a wide layer,
+ *               bias [4][G·H], w_t (W_ih or W_lin transposed, or W_ih in panels), w_hh and w_hh_t (padded rows), panels (W_hh,
  *                                    core/compute/matmul.h)   of the present layer
  *               before   [T·B][H]   with lengths or resets: from what states the steps of one layer began
  *               sums, hidden_sums   parts of the weight gradients: of W_ih or W_lin, and of W_hh

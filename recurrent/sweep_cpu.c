@@ -27,12 +27,15 @@ int64_t bppsa_layers_run_rows(const recurrent_network *n) {
   enum { BYTES = 1 << 15, LEAST_ROWS = 48, WIDE_ROWS = 256 };
   const int64_t row = ((n->cell->split ? 2 : 1) * n->cell->gates + 2) * n->config.hidden * layers_size_of(n),
                 fitting = BYTES / row;
-  const int64_t least = layers_wide(n) ? WIDE_ROWS : LEAST_ROWS, units = (fitting > least ? fitting : least) / n->batch;
+  const int64_t least = layers_in_panels(n) ? WIDE_ROWS : LEAST_ROWS, units = (fitting > least ? fitting : least) / n->batch;
   return (units > 1 ? units : 1) * n->batch;
 }
 
 int64_t bppsa_layers_window_steps(const recurrent_network *n) {
   enum { BYTES = 1 << 18, LEAST_ROWS = 1024 };
+  if (n->threads == 1 && layers_in_panels(n)) {
+    return n->batch < BPPSA_PANEL_ROWS ? BPPSA_PANEL_ROWS / n->batch : 1;
+  }
   if (n->threads == 1 && bppsa_layers_run_rows(n) < LEAST_ROWS) {
     return bppsa_layers_run_rows(n) / n->batch;
   }
@@ -191,9 +194,12 @@ static void sweep_units(const void *context, int32_t worker, int64_t first, int6
 
 /* Units for a layer whose weights are in panels. */
 static void share_panels(sweep_pass *pass) {
+  pass->panels = pass->n->panels;
+  if (!layers_wide(pass->n)) {
+    return;
+  }
   const int32_t threads = pass->n->threads;
   const int64_t units = (pass->w->samples + BPPSA_PANEL_ROWS - 1) / BPPSA_PANEL_ROWS;
-  pass->panels = pass->n->panels;
   pass->threads = units < threads ? threads : 1;
   pass->most = BPPSA_PANEL_ROWS;
   pass->unit = pass->threads > 1 ? units * BPPSA_PANEL_ROWS : BPPSA_PANEL_ROWS;
@@ -210,7 +216,7 @@ void bppsa_layers_sweep(const recurrent_network *n, bppsa_cell_fn const function
                      .w = w,
                      .injected = injected,
                      .stops = bppsa_layers_stops_of(n, functions)};
-  if (layers_wide(n) && (functions == n->cell->forward || functions == n->cell->backward)) {
+  if (layers_in_panels(n) && (functions == n->cell->forward || functions == n->cell->backward)) {
     share_panels(&pass);
   }
   bppsa_parallel_for(n->threads, (batch + pass.unit - 1) / pass.unit,
