@@ -118,8 +118,13 @@ static void sweep_window(const sweep_pass *p, const layers_window *w, int64_t fi
   call(p->function, &block);
 }
 
+/* May the pass write to the states? Another thread may read a tape at the same time. */
+static bool in_place(const sweep_pass *p) {
+  return p->stops == LAYERS_FORWARD || !p->n->config.tape;
+}
+
 /* Calls the cell's function for some steps of the window, in a block of samples. reset: the first of them resets some of the
- * samples; there is no other one, and in a backward pass no other step. */
+ * samples. No other one does, and where the states must not be written there is no other one. */
 static void sweep_piece(const sweep_pass *p, int64_t at, int64_t steps, bool reset, int64_t first, int64_t samples) {
   const recurrent_network *n = p->n;
   const int64_t rows = at * p->w->samples, deltas = n->cell->gates * n->config.hidden;
@@ -137,13 +142,13 @@ static void sweep_piece(const sweep_pass *p, int64_t at, int64_t steps, bool res
                                   .samples = w.samples,
                                   .first = first,
                                   .count = samples,
-                                  .forward = p->stops == LAYERS_FORWARD,
+                                  .in_place = in_place(p),
                                   .injected = p->injected,
                                   .g = p->stops == LAYERS_BACKWARD && w.input ? w.g : NULL};
   if (reset) {
     bppsa_resets_begin(n, &s);
-    w.h = s.forward ? NULL : n->resets.h;
-    w.c = s.forward ? NULL : n->resets.c;
+    w.h = s.in_place ? NULL : n->resets.h;
+    w.c = s.in_place ? NULL : n->resets.c;
   }
   sweep_window(p, &w, first, samples);
   if (reset) {
@@ -165,13 +170,14 @@ static void sweep_forward(const sweep_pass *p, int64_t first, int64_t samples) {
   }
 }
 
-/* Goes through the window against time. A step that resets samples of the block is computed by itself. */
+/* Goes through the window against time. A piece ends with a step that resets samples of the block, which is computed alone where
+ * the states must not be written. */
 static void sweep_backward(const sweep_pass *p, int64_t first, int64_t samples) {
   const recurrent_network *n = p->n;
   const int64_t begin = n->config.part.first + p->w->first, steps = p->w->steps, place = n->batch - p->w->samples + first;
   for (int64_t end = steps; end > 0;) {
     const int64_t found = bppsa_resets_find(n, p->layer, begin, begin + end, place, samples, true) - begin;
-    const bool reset = found >= 0 && found == end - 1;
+    const bool reset = found >= 0 && (in_place(p) || found == end - 1);
     const int64_t at = reset ? found : found >= 0 ? found + 1 : 0;
     sweep_piece(p, at, end - at, reset, first, samples);
     end = at;
