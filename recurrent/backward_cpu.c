@@ -350,7 +350,7 @@ bppsa_status bppsa_layers_backward(recurrent_network *n, int64_t l) {
     memcpy(bppsa_recurrent_offset(n, n->dh0, l * n->batch * size + bppsa_ragged_sample(n, b) * size),
            bppsa_recurrent_offset(n, n->g, b * size), (size_t)(size * layers_size_of(n)));
   }
-  if (c->input_gradients && bppsa_recurrent_level(n, l) == 0) {
+  if (n->dx != NULL && bppsa_recurrent_level(n, l) == 0) {
     void *dx = n->ragged.active ? n->ragged.packed : n->dx;
     BPPSA_TRY(layers_have_sides(n) ? bppsa_sides_add(n, l, dx) : bppsa_layers_input_gradient(n, l, dx));
     if (n->ragged.active && l == 0) {

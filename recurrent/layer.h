@@ -7,7 +7,13 @@
  * another order, in another thread, or in another layer of the same configuration.
  *
  * The passes are those of bppsa_recurrent_create (recurrent/recurrent.h) with one layer in one direction and no head, and have the
- * same bits. T steps, B samples, I inputs, H units, G gates; S = H, of a cell whose state is a pair 2H. */
+ * same bits. What a model keeps from pass to pass, pauses of speculative passes and a warm-up that adapts, begins anew in each.
+ *
+ * A device may be that of several passes at the same time: the library's threads serve all callers, and a caller that finds none of
+ * them idle computes alone. Passes on a CPU allocate nothing, but for a backward pass by a scan that is not linear, which allocates
+ * its executor's memory (core/base/alloc.h) and frees it.
+ *
+ * T steps, B samples, I inputs, H units, G gates; S = H, of a cell whose state is a pair 2H. */
 #ifndef BPPSA_RECURRENT_LAYER_H
 #define BPPSA_RECURRENT_LAYER_H
 
@@ -22,13 +28,13 @@ typedef struct bppsa_layer bppsa_layer;
 
 /* Makes the description. Of `config` it takes seq_len, batch, input, hidden, no_bias, lengths, resets, reset_state, dtype,
  * nonlinearity, method, forward, speculation and input_gradients; layers, classes, no_head, loss_all and tape are set by it, and
- * the others must be zero. The device says only for what kind of device and how many threads the layer is planned. Errors of
- * bppsa_recurrent_create. */
+ * the others must be zero. The device says only for what kind of device and how many threads the layer is planned. The cell must
+ * outlive the layer. ERR_ARGUMENT: another field is set; errors of bppsa_recurrent_create. */
 bppsa_status bppsa_layer_create(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
                                 bppsa_layer **layer);
 void bppsa_layer_destroy(bppsa_layer *layer);
 
-/* Sizes in bytes. Every array begins at a multiple of 64 bytes. */
+/* Sizes in bytes. Scratch begins at a multiple of 64 bytes, every other array at a multiple of its numbers' size. */
 typedef struct {
   int64_t states;   /* of h, and of c: [T+1][B][H] */
   int64_t saved;    /* [T][B][k·H], what forward keeps beside the states; 0: nothing, and `saved` may be NULL */
@@ -39,10 +45,10 @@ void bppsa_layer_bytes(const bppsa_layer *layer, bppsa_layer_sizes *sizes);
 
 /* What a forward pass and its backward passes read. All arrays are row-major, in the device's memory unless said otherwise. */
 typedef struct {
-  const void *x;          /* [T][B][I] */
-  const void *h0, *c0;    /* [B][H]; NULL: zeros. c0: of a pair alone */
-  const void *w_ih;       /* [G·H][I] */
-  const void *w_hh;       /* [G·H][H] */
+  const void *x;           /* [T][B][I] */
+  const void *h0, *c0;     /* [B][H]; NULL: zeros. c0: of a pair alone */
+  const void *w_ih;        /* [G·H][I] */
+  const void *w_hh;        /* [G·H][H] */
   const void *b_ih, *b_hh; /* [G·H]; NULL: zeros */
   const void *reset_state; /* [S], where config.reset_state is set */
   const int64_t *lengths;  /* [B], in host memory, where config.lengths is set; NULL: all samples have T steps */
@@ -50,7 +56,7 @@ typedef struct {
 } bppsa_layer_inputs;
 
 /* What a forward pass writes and backward passes read: row 0 of h and c is the state in front of the first step, and rows 1 .. T
- * are the outputs. */
+ * are the outputs, 0 behind a sample's end. Samples are in the caller's order. */
 typedef struct {
   void *h, *c, *saved; /* c: of a pair alone, otherwise NULL */
 } bppsa_layer_tape;
@@ -62,16 +68,16 @@ bppsa_status bppsa_layer_forward(const bppsa_layer *layer, const bppsa_device *d
 
 /* Gradients of the loss that come from outside. NULL: zeros. */
 typedef struct {
-  const void *h;           /* of all outputs, [T][B][H] */
-  const void *c;           /* of all c_1 .. c_T of a pair, [T][B][H] */
-  const void *h_last;      /* of each sample's last h, [B][H], added to those of h */
-  const void *c_last;      /* likewise of c */
+  const void *h;      /* of all outputs, [T][B][H] */
+  const void *c;      /* of all c_1 .. c_T of a pair, [T][B][H] */
+  const void *h_last; /* of each sample's last h, [B][H], added to those of h */
+  const void *c_last; /* likewise of c */
 } bppsa_layer_seed;
 
 /* Gradients that a backward pass computes. NULL: not wanted; x, h0 and c0 need config.input_gradients. */
 typedef struct {
-  void *x;                 /* [T][B][I] */
-  void *h0, *c0;           /* [B][H] */
+  void *x;       /* [T][B][I] */
+  void *h0, *c0; /* [B][H] */
   void *w_ih, *w_hh, *b_ih, *b_hh;
   void *reset_state;
 } bppsa_layer_gradients;

@@ -18,6 +18,13 @@ static void pack_weights(const recurrent_network *n, int64_t l, bool transposed)
   }
 }
 
+/* Writes 0 behind the first `width` reals of rows that are padded: a stateless pass finds its arrays as the caller left them. */
+static void clear_padding(const recurrent_network *n, void *rows, int64_t count, int64_t width, int64_t padded) {
+  for (int64_t r = 0; padded > width && r < count; ++r) {
+    memset(bppsa_recurrent_offset(n, rows, r * padded + width), 0, (size_t)((padded - width) * layers_size_of(n)));
+  }
+}
+
 /* Prepares W_ihᵀ, W_hhᵀ and the biases of the layer for its forward pass. panels: W_hhᵀ is for a wide layer, step by step. */
 static void prepare_weights(recurrent_network *n, int64_t l, bool panels) {
   const int64_t hidden = n->config.hidden, out = n->cell->gates * hidden;
@@ -28,6 +35,7 @@ static void prepare_weights(recurrent_network *n, int64_t l, bool panels) {
   } else {
     bppsa_linear_transpose(&from_h, bppsa_recurrent_parameter(n, l, W_HH)->value.data, n->w_hh_t,
                            bppsa_dtype_padded(n->config.dtype, out));
+    clear_padding(n, n->w_hh_t, hidden, out, bppsa_dtype_padded(n->config.dtype, out));
   }
   bppsa_linear_transpose(&from_x, bppsa_recurrent_parameter(n, l, W_IH)->value.data, n->w_t, out);
 }
@@ -281,6 +289,7 @@ void bppsa_layers_pad_weights(const recurrent_network *n, int64_t l) {
     memcpy(bppsa_recurrent_offset(n, n->w_hh, r * row), bppsa_recurrent_offset(n, w_hh, r * hidden),
            (size_t)(hidden * layers_size_of(n)));
   }
+  clear_padding(n, n->w_hh, n->cell->gates * hidden, hidden, row);
 }
 
 void bppsa_layers_prepare_back(const recurrent_network *n, int64_t l) {
