@@ -1,10 +1,10 @@
 /* Stateless passes of one recurrent layer, for the doors of frameworks that own all memory (JAX, PyTorch, a recorded CUDA graph).
  *
- * A bppsa_layer is a description with its plans and sizes: it never changes after it has been made, holds no arrays, and any number
- * of threads may compute passes with it at the same time. Everything that a pass reads or writes lies in the caller's memory: x, the
- * weights, the states, what the backward pass reads again (the tape: h, c, saved), gradients, and scratch, whose sizes are asked for
- * beforehand. Nothing but these arrays goes from a forward pass to its backward passes, so a backward pass may run never, twice, in
- * another order, in another thread, or in another layer of the same configuration.
+ * A bppsa_layer is a description with its plans and sizes: it never changes after it has been made, holds no arrays, and any
+ * number of threads may compute passes with it at the same time. Everything that a pass reads or writes lies in the caller's
+ * memory: x, the weights, the states, what the backward pass reads again (the tape: h, c, saved), gradients, and scratch, whose
+ * sizes are asked for beforehand. Nothing but these arrays goes from a forward pass to its backward passes, so a backward pass may
+ * run never, twice, in another order, in another thread, or in another layer of the same configuration.
  *
  * The passes are those of bppsa_recurrent_create (recurrent/recurrent.h) with one layer in one direction and no head, and have the
  * same bits. What a model keeps from pass to pass, pauses of speculative passes and a warm-up that adapts, begins anew in each.

@@ -20,8 +20,9 @@ static void pack_weights(const recurrent_network *n, int64_t l, bool transposed)
 
 /* Writes 0 behind the first `width` reals of rows that are padded: a stateless pass finds its arrays as the caller left them. */
 static void clear_padding(const recurrent_network *n, void *rows, int64_t count, int64_t width, int64_t padded) {
-  for (int64_t r = 0; padded > width && r < count; ++r) {
-    memset(bppsa_recurrent_offset(n, rows, r * padded + width), 0, (size_t)((padded - width) * layers_size_of(n)));
+  const size_t row = (size_t)(padded * layers_size_of(n)), used = (size_t)(width * layers_size_of(n));
+  for (int64_t r = 0; row > used && r < count; ++r) {
+    memset((char *)rows + (size_t)r * row + used, 0, row - used);
   }
 }
 
@@ -283,13 +284,14 @@ static bppsa_status pass_down(recurrent_network *n, int64_t l) {
 }
 
 void bppsa_layers_pad_weights(const recurrent_network *n, int64_t l) {
-  const int64_t hidden = n->config.hidden, row = bppsa_dtype_padded(n->config.dtype, hidden);
-  const void *w_hh = bppsa_recurrent_parameter(n, l, W_HH)->value.data;
-  for (int64_t r = 0; r < n->cell->gates * hidden; ++r) {
-    memcpy(bppsa_recurrent_offset(n, n->w_hh, r * row), bppsa_recurrent_offset(n, w_hh, r * hidden),
-           (size_t)(hidden * layers_size_of(n)));
+  const int64_t hidden = n->config.hidden, padded = bppsa_dtype_padded(n->config.dtype, hidden);
+  const size_t width = (size_t)(hidden * layers_size_of(n)), row = (size_t)(padded * layers_size_of(n));
+  const char *from = bppsa_recurrent_parameter(n, l, W_HH)->value.data;
+  char *to = n->w_hh;
+  for (int64_t r = 0; r < n->cell->gates * hidden; ++r, from += width, to += row) {
+    memcpy(to, from, width);
+    memset(to + width, 0, row - width);
   }
-  clear_padding(n, n->w_hh, n->cell->gates * hidden, hidden, row);
 }
 
 void bppsa_layers_prepare_back(const recurrent_network *n, int64_t l) {
