@@ -7,25 +7,7 @@
 
 #include "core/base/alloc.h"
 #include "core/compute/memory.h"
-#include "recurrent/recurrent_internal.h"
-
-enum { PARAMETERS = 1 + MOST_PARAMETERS /* the reset state in front */ };
-
-struct bppsa_layer {
-  recurrent_network *network; /* without arrays */
-  bool scans;
-  bppsa_layer_sizes sizes;
-};
-
-typedef struct {
-  recurrent_network n;
-  recurrent_layer layer;
-  bppsa_parameter parameters[PARAMETERS], zeros[2];
-  void *columns[BPPSA_CELL_MATRICES + 1];
-  /* In scratch: the initial state of a pair [B][S]; zeros [G·H], the biases that are not there; where gradients go that nobody
-   * wants, those of the biases b_ih apart, because those of b_hh are copied from them. */
-  void *first, *zero, *unwanted, *unwanted_bias;
-} layer_pass;
+#include "recurrent/layer_internal.h"
 
 static int64_t size_of(const recurrent_network *n) {
   return (int64_t)bppsa_dtype_size(n->config.dtype);
@@ -80,14 +62,14 @@ static bppsa_status visit_arrays(layer_pass *pass, bool scans, bppsa_recurrent_v
     BPPSA_TRY(visit(&pass->first, 2 * half_bytes(n), bytes));
   }
   BPPSA_TRY(visit(&pass->zero, n->cell->gates * row_bytes(n), bytes));
-  if (!forward) {
+  if (bppsa_recurrent_serves(n, RECURRENT_BACKWARD)) {
     BPPSA_TRY(visit(&pass->unwanted, largest_parameter(pass), bytes));
     BPPSA_TRY(visit(&pass->unwanted_bias, n->cell->gates * row_bytes(n), bytes));
   }
   return BPPSA_OK;
 }
 
-static bppsa_status measure(const bppsa_layer *layer, unsigned serves, int64_t *bytes) {
+bppsa_status bppsa_layer_measure(const bppsa_layer *layer, unsigned serves, int64_t *bytes) {
   layer_pass pass;
   copy_network(layer->network, serves, &pass);
   *bytes = BPPSA_ALIGNMENT; /* behind the last array, because kernels may read a cache line beyond the end */
@@ -129,8 +111,8 @@ static bppsa_status make(const bppsa_recurrent_config *config, const bppsa_cell 
   layer->scans = bppsa_recurrent_scans(n);
   layer->sizes.states = (n->config.seq_len + 1) * half_bytes(n);
   layer->sizes.saved = n->cell->saved * n->config.seq_len * half_bytes(n);
-  BPPSA_TRY(measure(layer, RECURRENT_FORWARD, &layer->sizes.forward));
-  return measure(layer, RECURRENT_BACKWARD, &layer->sizes.backward);
+  BPPSA_TRY(bppsa_layer_measure(layer, RECURRENT_FORWARD, &layer->sizes.forward));
+  return bppsa_layer_measure(layer, RECURRENT_BACKWARD, &layer->sizes.backward);
 }
 
 bppsa_status bppsa_layer_create(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
@@ -164,8 +146,8 @@ void bppsa_layer_bytes(const bppsa_layer *layer, bppsa_layer_sizes *sizes) {
 /* ---- a pass begins and ends ---- */
 
 /* Checks what a pass is given. Arrays that the configuration needs must not be NULL, and those that it does not know must be. */
-static bppsa_status check_pass(const bppsa_layer *layer, const bppsa_device *device, const bppsa_layer_inputs *in,
-                               const bppsa_layer_tape *tape, const void *scratch) {
+bppsa_status bppsa_layer_check_pass(const bppsa_layer *layer, const bppsa_device *device, const bppsa_layer_inputs *in,
+                                    const bppsa_layer_tape *tape, const void *scratch) {
   const recurrent_network *n = layer->network;
   const bppsa_recurrent_config *c = &n->config;
   const bool pair = n->cell->pair;
@@ -230,12 +212,14 @@ static bppsa_status take_parameters(layer_pass *pass, const bppsa_layer_inputs *
 }
 
 /* Makes the pass's network, with its arrays in scratch. to: of a backward pass, otherwise NULL. */
-static bppsa_status begin(const bppsa_layer *layer, const bppsa_layer_inputs *in, const bppsa_layer_tape *tape,
-                          const bppsa_layer_gradients *to, void *scratch, layer_pass *pass) {
+bppsa_status bppsa_layer_begin(const bppsa_layer *layer, unsigned serves, const bppsa_layer_inputs *in,
+                               const bppsa_layer_tape *tape, const bppsa_layer_gradients *to, void *scratch, layer_pass *pass,
+                               int64_t *end) {
   recurrent_network *n = &pass->n;
   int64_t address = (int64_t)(intptr_t)scratch;
-  copy_network(layer->network, to != NULL ? RECURRENT_BACKWARD : RECURRENT_FORWARD, pass);
+  copy_network(layer->network, serves, pass);
   BPPSA_TRY(visit_arrays(pass, layer->scans, bppsa_recurrent_place_array, &address));
+  *end = address;
   BPPSA_TRY(take_parameters(pass, in, to));
   BPPSA_TRY(take_spans(n, in));
   n->x = in->x;
@@ -248,7 +232,7 @@ static bppsa_status begin(const bppsa_layer *layer, const bppsa_layer_inputs *in
 }
 
 /* Copies packed states to the tape, or back. */
-static void move_tape(const layer_pass *pass, const bppsa_layer_tape *tape, bool back) {
+void bppsa_layer_move_tape(const layer_pass *pass, const bppsa_layer_tape *tape, bool back) {
   const recurrent_network *n = &pass->n;
   const int64_t hidden = n->config.hidden, saved = n->cell->saved * hidden;
   if (!bppsa_ragged_packed(n)) {
@@ -294,18 +278,20 @@ bppsa_status bppsa_layer_forward(const bppsa_layer *layer, const bppsa_device *d
                                  const bppsa_layer_tape *tape, void *scratch) {
   BPPSA_REQUIRE(layer != NULL && device != NULL && inputs != NULL && tape != NULL);
   layer_pass pass;
+  int64_t end;
   const void *h0;
-  BPPSA_TRY(check_pass(layer, device, inputs, tape, scratch));
-  BPPSA_TRY(begin(layer, inputs, tape, NULL, scratch, &pass));
+  BPPSA_TRY(bppsa_layer_check_pass(layer, device, inputs, tape, scratch));
+  BPPSA_TRY(bppsa_layer_begin(layer, RECURRENT_FORWARD, inputs, tape, NULL, scratch, &pass, &end));
   BPPSA_TRY(join_first(&pass, inputs, &h0));
   BPPSA_TRY(pass.n.backend->forward(&pass.n, h0));
-  move_tape(&pass, tape, true);
+  bppsa_layer_move_tape(&pass, tape, true);
   return BPPSA_OK;
 }
 
 /* ---- backward ---- */
 
-static bppsa_status check_gradients(const bppsa_layer *layer, const bppsa_layer_seed *seed, const bppsa_layer_gradients *to) {
+bppsa_status bppsa_layer_check_gradients(const bppsa_layer *layer, const bppsa_layer_seed *seed,
+                                         const bppsa_layer_gradients *to) {
   const recurrent_network *n = layer->network;
   const bppsa_recurrent_config *c = &n->config;
   const bool pair = n->cell->pair, inputs = c->input_gradients;
@@ -351,7 +337,7 @@ static bppsa_status add_ends(const recurrent_network *n, int half, const void *r
 }
 
 /* Writes the gradients of the states to n->g. */
-static bppsa_status seed_pass(recurrent_network *n, const bppsa_layer_seed *seed) {
+bppsa_status bppsa_layer_seed_pass(recurrent_network *n, const bppsa_layer_seed *seed) {
   n->seed = seed->h;
   n->seeds_states = true;
   if (seed->h != NULL) {
@@ -370,7 +356,7 @@ static bppsa_status seed_pass(recurrent_network *n, const bppsa_layer_seed *seed
 static bppsa_status compute_gradients(recurrent_network *n, const bppsa_layer_seed *seed, const bppsa_layer_gradients *to) {
   const int64_t row = row_bytes(n), state = bppsa_recurrent_state_size(n) * size_of(n);
   n->dx = to->x;
-  BPPSA_TRY(seed_pass(n, seed));
+  BPPSA_TRY(bppsa_layer_seed_pass(n, seed));
   BPPSA_TRY(bppsa_recurrent_go_back(n));
   BPPSA_TRY(to->h0 != NULL ? copy_half(n, to->h0, row, n->dh0, state) : BPPSA_OK);
   return to->c0 != NULL ? copy_half(n, to->c0, row, (char *)n->dh0 + row, state) : BPPSA_OK;
@@ -381,10 +367,11 @@ bppsa_status bppsa_layer_backward(const bppsa_layer *layer, const bppsa_device *
                                   const bppsa_layer_gradients *gradients, void *scratch) {
   BPPSA_REQUIRE(layer != NULL && device != NULL && inputs != NULL && tape != NULL && seed != NULL && gradients != NULL);
   layer_pass pass;
-  BPPSA_TRY(check_pass(layer, device, inputs, tape, scratch));
-  BPPSA_TRY(check_gradients(layer, seed, gradients));
-  BPPSA_TRY(begin(layer, inputs, tape, gradients, scratch, &pass));
-  move_tape(&pass, tape, false);
+  int64_t end;
+  BPPSA_TRY(bppsa_layer_check_pass(layer, device, inputs, tape, scratch));
+  BPPSA_TRY(bppsa_layer_check_gradients(layer, seed, gradients));
+  BPPSA_TRY(bppsa_layer_begin(layer, RECURRENT_BACKWARD, inputs, tape, gradients, scratch, &pass, &end));
+  bppsa_layer_move_tape(&pass, tape, false);
   bppsa_status status = bppsa_recurrent_make_scan(&pass.n, 0, device);
   status = status == BPPSA_OK ? compute_gradients(&pass.n, seed, gradients) : status;
   bppsa_scan_executor_destroy(pass.layer.scan);

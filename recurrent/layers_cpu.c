@@ -26,8 +26,7 @@ static void clear_padding(const recurrent_network *n, void *rows, int64_t count,
   }
 }
 
-/* Prepares W_ihᵀ, W_hhᵀ and the biases of the layer for its forward pass. panels: W_hhᵀ is for a wide layer, step by step. */
-static void prepare_weights(recurrent_network *n, int64_t l, bool panels) {
+void bppsa_layers_prepare_forward(recurrent_network *n, int64_t l, bool panels) {
   const int64_t hidden = n->config.hidden, out = n->cell->gates * hidden;
   bppsa_recurrent_cut_biases(n, l);
   const bppsa_linear from_x = layers_linear(n, 0, n->layers[l].input, out), from_h = layers_linear(n, 0, hidden, out);
@@ -61,7 +60,7 @@ static void unpack_output(const recurrent_network *n) {
 /* pre = x W_ihᵀ + b_ih (+ b_hh), then the cell, window by window. */
 static void forward_layer(recurrent_network *n, int64_t l, const void *x) {
   const int64_t steps = bppsa_layers_window_steps(n), input = n->layers[l].input;
-  prepare_weights(n, l, layers_wide(n));
+  bppsa_layers_prepare_forward(n, l, layers_wide(n));
   layers_window w = bppsa_layers_whole(n);
   for (int64_t k = 0; k < bppsa_ragged_stretches(n); ++k) {
     const recurrent_stretch s = bppsa_ragged_stretch(n, k);
@@ -122,7 +121,7 @@ static bppsa_status forward(recurrent_network *n, const void *h0) {
           bppsa_recurrent_drop(n, l, bppsa_recurrent_offset(n, n->layers[l - 1].h, n->batch * c->hidden), n->layers[l].below));
     }
     if (speculates) {
-      prepare_weights(n, l, false);
+      bppsa_layers_prepare_forward(n, l, false);
       BPPSA_TRY(bppsa_forward_layer(n, l, bppsa_layers_input_of(n, l)));
       copy_output(n, 0, c->seq_len * n->batch);
     } else {

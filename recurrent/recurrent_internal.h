@@ -412,6 +412,8 @@ void bppsa_ragged_move_states(const recurrent_network *n, const void *whole, int
 void bppsa_ragged_shift(const recurrent_network *n, const void *states, int64_t width, void *before);
 /* Moves packed states apart, to [T + 1][b], sorted, with 0 behind the ends. */
 void bppsa_ragged_spread(const recurrent_network *n, int64_t width, void *states);
+/* Moves them together again. */
+void bppsa_ragged_gather(const recurrent_network *n, int64_t width, void *states);
 /* Writes 0 behind the ends of an array [T][b], sorted. */
 void bppsa_ragged_clear(const recurrent_network *n, int64_t width, void *array);
 /* The step, from 1, and the caller's sample of a packed row. */
