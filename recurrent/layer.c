@@ -3,6 +3,7 @@
  * other. Nothing that a pass writes is seen by another one: pauses and warm-ups begin anew each time. */
 #include "recurrent/layer.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "core/base/alloc.h"
@@ -13,7 +14,10 @@ enum { PARAMETERS = 1 + MOST_PARAMETERS /* the reset state in front */ };
 
 struct bppsa_layer {
   recurrent_network *network; /* without arrays */
+  bppsa_device_kind kind;     /* of the devices of its passes, */
+  int32_t index;              /* and their number */
   bool scans;
+  int64_t scan_bytes; /* of the executor of a scan on a GPU */
   bppsa_layer_sizes sizes;
 };
 
@@ -25,6 +29,9 @@ typedef struct {
   /* In scratch: the initial state of a pair [B][S]; zeros [G·H], the biases that are not there; where gradients go that nobody
    * wants, those of the biases b_ih apart, because those of b_hh are copied from them. */
   void *first, *zero, *unwanted, *unwanted_bias;
+  void *no_seed; /* on a GPU that looks at the gradients of all outputs (bppsa_backward_method.exact_inputs): zeros [T][B][H] */
+  void *scan;    /* the memory of an executor on a GPU */
+  _Alignas(max_align_t) char room[RECURRENT_PASS_BYTES]; /* the backend's part */
 } layer_pass;
 
 static int64_t size_of(const recurrent_network *n) {
@@ -42,8 +49,8 @@ static int64_t row_bytes(const recurrent_network *n) {
 
 /* ---- a pass's network ---- */
 
-/* Makes the network of a pass without arrays. serves: RECURRENT_FORWARD or RECURRENT_BACKWARD. */
-static void copy_network(const recurrent_network *from, unsigned serves, layer_pass *pass) {
+/* Makes the network of a pass on the device, without arrays. serves: RECURRENT_FORWARD or RECURRENT_BACKWARD. */
+static void copy_network(const recurrent_network *from, const bppsa_device *device, unsigned serves, layer_pass *pass) {
   pass->n = *from;
   pass->layer = from->layers[0];
   memcpy(pass->parameters, from->base.parameters, (size_t)from->base.parameter_count * sizeof *pass->parameters);
@@ -56,7 +63,20 @@ static void copy_network(const recurrent_network *from, unsigned serves, layer_p
   }
   pass->n.serves = serves;
   pass->n.batch = from->config.batch;
-  pass->first = pass->zero = pass->unwanted = pass->unwanted_bias = NULL;
+  pass->first = pass->zero = pass->unwanted = pass->unwanted_bias = pass->no_seed = pass->scan = NULL;
+  if (from->backend->copy != NULL) {
+    from->backend->copy(&pass->n, device, pass->room);
+  }
+}
+
+/* Does a GPU look at the gradients of all outputs, whether one of them is 0? */
+static bool looks_at_seed(const recurrent_network *n) {
+  return n->gpu != NULL && n->back.plan.speculative && n->config.speculation.exact_inputs && n->config.input_gradients;
+}
+
+/* Bytes of the rows [T][B][H]. */
+static int64_t states_bytes(const recurrent_network *n) {
+  return n->config.seq_len * half_bytes(n);
 }
 
 static int64_t largest_parameter(const layer_pass *pass) {
@@ -69,10 +89,10 @@ static int64_t largest_parameter(const layer_pass *pass) {
 }
 
 /* Visits the pass's arrays in scratch. */
-static bppsa_status visit_arrays(layer_pass *pass, bool scans, bppsa_recurrent_visit visit, int64_t *bytes) {
+static bppsa_status visit_arrays(const bppsa_layer *layer, layer_pass *pass, bppsa_recurrent_visit visit, int64_t *bytes) {
   recurrent_network *n = &pass->n;
   const bool forward = bppsa_recurrent_serves(n, RECURRENT_FORWARD);
-  BPPSA_TRY(n->backend->visit(n, scans, visit, bytes));
+  BPPSA_TRY(n->backend->visit(n, layer->scans, visit, bytes));
   if (n->config.lengths) { /* packed states; the tape has all steps of all samples, in the caller's order */
     BPPSA_TRY(bppsa_recurrent_visit_tape(n, 0, visit, bytes));
   }
@@ -83,20 +103,22 @@ static bppsa_status visit_arrays(layer_pass *pass, bool scans, bppsa_recurrent_v
   if (!forward) {
     BPPSA_TRY(visit(&pass->unwanted, largest_parameter(pass), bytes));
     BPPSA_TRY(visit(&pass->unwanted_bias, n->cell->gates * row_bytes(n), bytes));
+    BPPSA_TRY(looks_at_seed(n) ? visit(&pass->no_seed, states_bytes(n), bytes) : BPPSA_OK);
+    BPPSA_TRY(layer->scan_bytes > 0 ? visit(&pass->scan, layer->scan_bytes, bytes) : BPPSA_OK);
   }
   return BPPSA_OK;
 }
 
-static bppsa_status measure(const bppsa_layer *layer, unsigned serves, int64_t *bytes) {
+static bppsa_status measure(const bppsa_layer *layer, const bppsa_device *device, unsigned serves, int64_t *bytes) {
   layer_pass pass;
-  copy_network(layer->network, serves, &pass);
+  copy_network(layer->network, device, serves, &pass);
   *bytes = BPPSA_ALIGNMENT; /* behind the last array, because kernels may read a cache line beyond the end */
-  return visit_arrays(&pass, layer->scans, bppsa_recurrent_measure_array, bytes);
+  return visit_arrays(layer, &pass, bppsa_recurrent_measure_array, bytes);
 }
 
 /* ---- creation ---- */
 
-static bppsa_status check_config(const bppsa_recurrent_config *c, const bppsa_device *device) {
+static bppsa_status check_config(const bppsa_recurrent_config *c) {
   const struct {
     const char *name;
     bool set;
@@ -113,9 +135,7 @@ static bppsa_status check_config(const bppsa_recurrent_config *c, const bppsa_de
                         unexpected[i].name);
     }
   }
-  return bppsa_device_get_kind(device) == BPPSA_CPU
-             ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "layer: stateless passes on a GPU, expected a CPU");
+  return BPPSA_OK;
 }
 
 static bppsa_status make(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
@@ -124,19 +144,24 @@ static bppsa_status make(const bppsa_recurrent_config *config, const bppsa_cell 
   c.layers = c.classes = 1;
   c.no_head = c.loss_all = c.tape = true;
   BPPSA_TRY(bppsa_recurrent_make(&c, cell, device, false, &layer->network));
-  const recurrent_network *n = layer->network;
+  recurrent_network *n = layer->network;
   BPPSA_TRY(n->backend->check_cell(n));
+  BPPSA_TRY(n->backend->keep != NULL ? n->backend->keep(n) : BPPSA_OK);
+  layer->kind = bppsa_device_get_kind(device);
+  layer->index = bppsa_device_get_index(device);
   layer->scans = bppsa_recurrent_scans(n);
-  layer->sizes.states = (n->config.seq_len + 1) * half_bytes(n);
-  layer->sizes.saved = n->cell->saved * n->config.seq_len * half_bytes(n);
-  BPPSA_TRY(measure(layer, RECURRENT_FORWARD, &layer->sizes.forward));
-  return measure(layer, RECURRENT_BACKWARD, &layer->sizes.backward);
+  BPPSA_TRY(layer->scans ? bppsa_scan_executor_bytes(n->layers[0].plan, device, &layer->scan_bytes) : BPPSA_OK);
+  const int64_t behind = layer->kind == BPPSA_CUDA ? BPPSA_ALIGNMENT : 0;
+  layer->sizes.states = (n->config.seq_len + 1) * half_bytes(n) + behind;
+  layer->sizes.saved = n->cell->saved > 0 ? n->cell->saved * states_bytes(n) + behind : 0;
+  BPPSA_TRY(measure(layer, device, RECURRENT_FORWARD, &layer->sizes.forward));
+  return measure(layer, device, RECURRENT_BACKWARD, &layer->sizes.backward);
 }
 
 bppsa_status bppsa_layer_create(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
                                 bppsa_layer **layer) {
   BPPSA_REQUIRE(config != NULL && cell != NULL && device != NULL && layer != NULL);
-  BPPSA_TRY(check_config(config, device));
+  BPPSA_TRY(check_config(config));
   bppsa_layer *made = bppsa_calloc(1, sizeof *made);
   if (made == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -194,11 +219,11 @@ static bppsa_status check_pass(const bppsa_layer *layer, const bppsa_device *dev
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s layer: scratch at %p, expected a multiple of %d", n->cell->name, scratch,
                       BPPSA_ALIGNMENT);
   }
-  const bool gpu = n->base.device != NULL;
-  return (bppsa_device_get_kind(device) == BPPSA_CUDA) == gpu
+  return bppsa_device_get_kind(device) == layer->kind && bppsa_device_get_index(device) == layer->index
              ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s layer: a pass on device %s, expected %s, for which the layer was made",
-                          n->cell->name, bppsa_device_get_name(device), gpu ? "a GPU" : "a CPU");
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s layer: a pass on device %s, expected %s %d, for which the layer was made",
+                          n->cell->name, bppsa_device_get_name(device), layer->kind == BPPSA_CUDA ? "GPU" : "CPU",
+                          (int)layer->index);
 }
 
 static bppsa_status take_spans(recurrent_network *n, const bppsa_layer_inputs *in) {
@@ -226,16 +251,18 @@ static bppsa_status take_parameters(layer_pass *pass, const bppsa_layer_inputs *
     pass->parameters[0].value.data = (void *)(uintptr_t)in->reset_state;
     pass->parameters[0].gradient.data = to != NULL && to->reset_state != NULL ? to->reset_state : pass->unwanted;
   }
-  return bppsa_memory_queue_clear(n->base.device, pass->zero, n->cell->gates * row_bytes(n));
+  return in->b_ih != NULL && in->b_hh != NULL
+             ? BPPSA_OK
+             : bppsa_memory_queue_clear(n->base.device, pass->zero, n->cell->gates * row_bytes(n));
 }
 
 /* Makes the pass's network, with its arrays in scratch. to: of a backward pass, otherwise NULL. */
-static bppsa_status begin(const bppsa_layer *layer, const bppsa_layer_inputs *in, const bppsa_layer_tape *tape,
-                          const bppsa_layer_gradients *to, void *scratch, layer_pass *pass) {
+static bppsa_status begin(const bppsa_layer *layer, const bppsa_device *device, const bppsa_layer_inputs *in,
+                          const bppsa_layer_tape *tape, const bppsa_layer_gradients *to, void *scratch, layer_pass *pass) {
   recurrent_network *n = &pass->n;
   int64_t address = (int64_t)(intptr_t)scratch;
-  copy_network(layer->network, to != NULL ? RECURRENT_BACKWARD : RECURRENT_FORWARD, pass);
-  BPPSA_TRY(visit_arrays(pass, layer->scans, bppsa_recurrent_place_array, &address));
+  copy_network(layer->network, device, to != NULL ? RECURRENT_BACKWARD : RECURRENT_FORWARD, pass);
+  BPPSA_TRY(visit_arrays(layer, pass, bppsa_recurrent_place_array, &address));
   BPPSA_TRY(take_parameters(pass, in, to));
   BPPSA_TRY(take_spans(n, in));
   n->x = in->x;
@@ -244,7 +271,7 @@ static bppsa_status begin(const bppsa_layer *layer, const bppsa_layer_inputs *in
     pass->layer.c = tape->c;
     pass->layer.saved = tape->saved;
   }
-  return BPPSA_OK;
+  return n->backend->begin != NULL ? n->backend->begin(n) : BPPSA_OK;
 }
 
 /* Copies packed states to the tape, or back. */
@@ -296,7 +323,7 @@ bppsa_status bppsa_layer_forward(const bppsa_layer *layer, const bppsa_device *d
   layer_pass pass;
   const void *h0;
   BPPSA_TRY(check_pass(layer, device, inputs, tape, scratch));
-  BPPSA_TRY(begin(layer, inputs, tape, NULL, scratch, &pass));
+  BPPSA_TRY(begin(layer, device, inputs, tape, NULL, scratch, &pass));
   BPPSA_TRY(join_first(&pass, inputs, &h0));
   BPPSA_TRY(pass.n.backend->forward(&pass.n, h0));
   move_tape(&pass, tape, true);
@@ -351,14 +378,16 @@ static bppsa_status add_ends(const recurrent_network *n, int half, const void *r
 }
 
 /* Writes the gradients of the states to n->g. */
-static bppsa_status seed_pass(recurrent_network *n, const bppsa_layer_seed *seed) {
-  n->seed = seed->h;
+static bppsa_status seed_pass(layer_pass *pass, const bppsa_layer_seed *seed) {
+  recurrent_network *n = &pass->n;
+  n->seed = seed->h != NULL ? seed->h : pass->no_seed;
   n->seeds_states = true;
   if (seed->h != NULL) {
     BPPSA_TRY(n->backend->seed_layers(n, seed->h));
   } else {
     BPPSA_TRY(bppsa_memory_queue_clear(n->base.device, n->g,
                                        (n->config.seq_len + 1) * n->batch * bppsa_recurrent_state_size(n) * size_of(n)));
+    BPPSA_TRY(pass->no_seed != NULL ? bppsa_memory_queue_clear(n->base.device, pass->no_seed, states_bytes(n)) : BPPSA_OK);
   }
   n->of_cells = seed->c;
   n->of_all_cells = true;
@@ -367,10 +396,11 @@ static bppsa_status seed_pass(recurrent_network *n, const bppsa_layer_seed *seed
   return add_ends(n, 1, seed->c_last);
 }
 
-static bppsa_status compute_gradients(recurrent_network *n, const bppsa_layer_seed *seed, const bppsa_layer_gradients *to) {
+static bppsa_status compute_gradients(layer_pass *pass, const bppsa_layer_seed *seed, const bppsa_layer_gradients *to) {
+  recurrent_network *n = &pass->n;
   const int64_t row = row_bytes(n), state = bppsa_recurrent_state_size(n) * size_of(n);
   n->dx = to->x;
-  BPPSA_TRY(seed_pass(n, seed));
+  BPPSA_TRY(seed_pass(pass, seed));
   BPPSA_TRY(bppsa_recurrent_go_back(n));
   BPPSA_TRY(to->h0 != NULL ? copy_half(n, to->h0, row, n->dh0, state) : BPPSA_OK);
   return to->c0 != NULL ? copy_half(n, to->c0, row, (char *)n->dh0 + row, state) : BPPSA_OK;
@@ -383,10 +413,11 @@ bppsa_status bppsa_layer_backward(const bppsa_layer *layer, const bppsa_device *
   layer_pass pass;
   BPPSA_TRY(check_pass(layer, device, inputs, tape, scratch));
   BPPSA_TRY(check_gradients(layer, seed, gradients));
-  BPPSA_TRY(begin(layer, inputs, tape, gradients, scratch, &pass));
+  BPPSA_TRY(begin(layer, device, inputs, tape, gradients, scratch, &pass));
   move_tape(&pass, tape, false);
-  bppsa_status status = bppsa_recurrent_make_scan(&pass.n, 0, device);
-  status = status == BPPSA_OK ? compute_gradients(&pass.n, seed, gradients) : status;
+  bppsa_status status =
+      layer->scans ? bppsa_scan_executor_create_in(pass.layer.plan, device, pass.scan, &pass.layer.scan) : BPPSA_OK;
+  status = status == BPPSA_OK ? compute_gradients(&pass, seed, gradients) : status;
   bppsa_scan_executor_destroy(pass.layer.scan);
   return status;
 }
