@@ -11,6 +11,7 @@
 #include "cli/cli.h"
 #include "comm/comm.h"
 #include "core/base/alloc.h"
+#include "core/compute/blas.h"
 #include "core/compute/memory.h"
 #include "networks/network_kinds.h"
 #include "recurrent/recurrent.h"
@@ -22,6 +23,10 @@ const char *bppsa_python_version(void) {
 
 const char *bppsa_python_error(void) {
   return bppsa_last_error();
+}
+
+bppsa_status bppsa_python_openblas(const char *path) {
+  return bppsa_blas_set_fallback(path);
 }
 
 /* ---- commands ---- */

@@ -22,11 +22,16 @@ static int64_t sums_bytes(const recurrent_network *n, bool hidden) {
   return hidden ? bppsa_linear_workspace(&from_h) : most;
 }
 
-/* Bytes of W_hh in panels, in the order in which the forward or the backward pass reads it. */
-static int64_t panels_bytes(const recurrent_network *n) {
-  const int64_t hidden = n->config.hidden, gates = n->cell->gates * hidden, size = layers_size_of(n),
-                forward = bppsa_panels_bytes(hidden, gates, size), backward = bppsa_panels_bytes(gates, hidden, size);
+/* Bytes of a parameter [G·H][in] in panels, in the order in which the forward or the backward pass reads it. */
+static int64_t panels_bytes(const recurrent_network *n, int64_t in) {
+  const int64_t gates = n->cell->gates * n->config.hidden, size = layers_size_of(n),
+                forward = bppsa_panels_bytes(in, gates, size), backward = bppsa_panels_bytes(gates, in, size);
   return forward > backward ? forward : backward;
+}
+
+/* How many numbers a row or column of n->w_t takes, which is W_ih or W_lin transposed, or W_ih in panels. */
+static int64_t padded(const recurrent_network *n, int64_t count) {
+  return layers_in_panels(n) ? bppsa_panels_bytes(1, count, layers_size_of(n)) / layers_size_of(n) : count;
 }
 
 bppsa_status bppsa_layers_visit(recurrent_network *n, bool scans, bppsa_recurrent_visit visit, int64_t *bytes) {
@@ -58,7 +63,7 @@ bppsa_status bppsa_layers_visit(recurrent_network *n, bool scans, bppsa_recurren
                 {backward, steps + 1, batch, state, &n->g},
                 {head, c->loss_all ? steps : 1, batch, n->base.classes, &n->logits},
                 {true, 1, 4, gates, &n->bias},
-                {forward, 1, widest, most, &n->w_t},
+                {forward || layers_in_panels(n), 1, padded(n, widest), padded(n, most), &n->w_t},
                 {backward, 1, gates, bppsa_dtype_padded(c->dtype, hidden), &n->w_hh},
                 {forward, 1, hidden, bppsa_dtype_padded(c->dtype, gates), &n->w_hh_t},
                 {backward && cell->split, steps, batch, gates, &n->delta_h},
@@ -71,8 +76,8 @@ bppsa_status bppsa_layers_visit(recurrent_network *n, bool scans, bppsa_recurren
       BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, arrays[i].steps, arrays[i].rows, arrays[i].width, arrays[i].array, bytes));
     }
   }
-  if (layers_wide(n)) {
-    BPPSA_TRY(visit(&n->panels, panels_bytes(n), bytes));
+  if (layers_in_panels(n)) {
+    BPPSA_TRY(visit(&n->panels, panels_bytes(n, hidden), bytes));
   }
   BPPSA_TRY(bppsa_ragged_visit(n, visit, bytes));
   BPPSA_TRY(bppsa_resets_visit(n, visit, bytes));

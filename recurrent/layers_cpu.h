@@ -16,7 +16,13 @@ static inline bool layers_have_sides(const recurrent_network *n) {
   return n->config.bidirectional;
 }
 
-/* Does BP step by step read W_hh in panels (core/compute/matmul.h)? Below this width W_hh stays in the first-level cache. */
+/* Do passes step by step read W_hh and W_ih in panels (core/compute/matmul.h)? Yes, where W_hh exceeds the first-level cache. */
+static inline bool layers_in_panels(const recurrent_network *n) {
+  enum { CACHE = 1 << 15 };
+  return n->cell->takes_panels && n->cell->gates * n->config.hidden > CACHE / layers_size_of(n) / n->config.hidden;
+}
+
+/* Is the layer so wide that threads share single steps? */
 static inline bool layers_wide(const recurrent_network *n) {
   enum { WIDE = 129 };
   return n->cell->takes_panels && n->config.hidden >= WIDE;
@@ -47,7 +53,7 @@ void bppsa_layers_cell_block(const recurrent_network *n, bppsa_cell_fn function,
  * those of such steps; deltas need one for the states, but go on with the gradients that a scan has found. */
 typedef enum { LAYERS_NO_STOP, LAYERS_FORWARD, LAYERS_BACKWARD, LAYERS_DELTAS } layers_stops;
 layers_stops bppsa_layers_stops_of(const recurrent_network *n, bppsa_cell_fn const functions[2]);
-/* Calls a cell's function for all samples. Forward and backward of a wide layer read n->panels. */
+/* Calls a cell's function for all samples. Forward and backward of a layer in panels read n->panels. */
 void bppsa_layers_sweep(const recurrent_network *n, bppsa_cell_fn const functions[2], int64_t l, const layers_window *w,
                         bool injected);
 
@@ -59,7 +65,7 @@ const void *bppsa_layers_input_of(const recurrent_network *n, int64_t l);
 void *bppsa_layers_end_of_g(const recurrent_network *n, int64_t rows, int64_t width);
 /* Copies W_hh of the layer with padded rows for its backward pass, which is a scan or in chunks. */
 void bppsa_layers_pad_weights(const recurrent_network *n, int64_t l);
-/* Prepares W_hh of the layer for BP: such a copy, or panels of a wide layer. */
+/* Prepares W_hh of the layer for BP: such a copy, or panels. */
 void bppsa_layers_prepare_back(const recurrent_network *n, int64_t l);
 /* rows = deltas W_ih */
 bppsa_status bppsa_layers_input_gradient(recurrent_network *n, int64_t l, void *rows);

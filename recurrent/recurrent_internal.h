@@ -65,7 +65,7 @@ typedef struct {
  *               g        [T+1][B][S]   gradients of one layer, then (as u) of the one below; S = H, of a pair 2H
  *               columns  K x [T][B][H], of a pair one more, diagonal [T][B][H]   only with a scan
  *               logits   [B][C] or [T][B][C]
- *               bias [4][G·H], w_t (W_ih or W_lin transposed), w_hh and w_hh_t (padded rows), panels (W_hh of a wide layer,
+ *               bias [4][G·H], w_t (W_ih or W_lin transposed, or W_ih in panels), w_hh and w_hh_t (padded rows), panels (W_hh,
  *                                    core/compute/matmul.h)   of the present layer
  *               before   [T·B][H]   with lengths or resets: from what states the steps of one layer began
  *               sums, hidden_sums   parts of the weight gradients: of W_ih or W_lin, and of W_hh
@@ -184,11 +184,11 @@ typedef struct {
   const uint8_t *given; /* on a GPU: [T][b], of the present batch, borrowed */
   uint8_t *mask;        /* [D][T][b], of places: the sample begins anew in front of the step of the direction's walk */
   uint8_t *any;         /* [D][T]: some sample does */
-  void *h, *c;          /* [2][B][H], copies of the states in front of and behind a step that resets some; c of a pair */
-  void *injected;       /* [B][S], copies of u in front of such a step */
-  double *sums;         /* [B][C][S], parts of the gradient of a layer's reset state; C: chunks of the speculative pass, or 1 */
-  void *terms;   /* instead of them in a part of a sequence whose backward pass is speculative: [T][B][S] of its own steps */
-  void *scratch; /* of a scan: [threads], the arrays of a group of steps */
+  void *h, *c; /* [2][B][H], the own rows of samples that begin anew, or copies of the states around such a step; c of a pair */
+  void *injected; /* [B][S], copies of u in front of such a step */
+  double *sums;   /* [B][C][S], parts of the gradient of a layer's reset state; C: chunks of the speculative pass, or 1 */
+  void *terms;    /* instead of them in a part of a sequence whose backward pass is speculative: [T][B][S] of its own steps */
+  void *scratch;  /* of a scan: [threads], the arrays of a group of steps */
 } recurrent_resets;
 
 /* For a network with two directions (directions.c), rows in the order of time; otherwise NULL. */
@@ -463,19 +463,23 @@ typedef struct {
   int64_t layer, step;  /* step: of the layer's walk */
   int64_t row, samples; /* of the step, among those of all steps; samples that run */
   int64_t first, count;
-  bool forward, injected;
+  bool in_place; /* the pass may write to the states: all but a backward pass of the caller's tape may */
+  bool injected;
   void *g; /* backward: of the state in front of the step, [samples][S]; NULL: it is not wanted */
 } recurrent_reset_step;
-/* Forward: writes 0 or the reset state to the rows in front of the step of samples that begin anew, and keeps their own rows in
- * n->resets.h and c. Backward: copies the block's states in front of the step and behind it to these, [2][samples][H], with 0 or
- * the reset state for samples that begin anew. */
+/* In place: writes 0 or the reset state to the rows in front of the step of samples that begin anew, and keeps their own rows in
+ * n->resets.h and c. Otherwise it copies the block's states in front of the step and behind it to these, [2][samples][H], with 0 or
+ * the reset state for samples that begin anew. Backward it keeps u in front of the step, too. */
 void bppsa_resets_begin(const recurrent_network *n, const recurrent_reset_step *s);
-/* Forward: gives the samples their own rows back. Backward: what is behind the step has no part in the gradients of
- * samples that begin anew, but in that of the reset state. */
+/* In place: gives the samples their own rows back. Backward: what is behind the step has no part in the gradients of samples that
+ * begin anew, but in that of the reset state. */
 void bppsa_resets_end(const recurrent_network *n, const recurrent_reset_step *s);
 /* Rows [H] are the states h in front of the steps of a stretch, one for each sample that runs in each step: writes 0 or the reset
  * state where the sample begins anew there. */
 void bppsa_resets_begin_rows(const recurrent_network *n, int64_t l, const recurrent_stretch *s, void *rows);
+/* The same, and keeps the rows that it overwrites at their places in `kept`; or gives these rows back. */
+void bppsa_resets_exchange_rows(const recurrent_network *n, int64_t l, const recurrent_stretch *s, void *rows, void *kept,
+                                bool back);
 
 /* ---- the state from which samples begin anew (reset_state.c) ---- */
 

@@ -27,12 +27,15 @@ int64_t bppsa_layers_run_rows(const recurrent_network *n) {
   enum { BYTES = 1 << 15, LEAST_ROWS = 48, WIDE_ROWS = 256 };
   const int64_t row = ((n->cell->split ? 2 : 1) * n->cell->gates + 2) * n->config.hidden * layers_size_of(n),
                 fitting = BYTES / row;
-  const int64_t least = layers_wide(n) ? WIDE_ROWS : LEAST_ROWS, units = (fitting > least ? fitting : least) / n->batch;
+  const int64_t least = layers_in_panels(n) ? WIDE_ROWS : LEAST_ROWS, units = (fitting > least ? fitting : least) / n->batch;
   return (units > 1 ? units : 1) * n->batch;
 }
 
 int64_t bppsa_layers_window_steps(const recurrent_network *n) {
   enum { BYTES = 1 << 18, LEAST_ROWS = 1024 };
+  if (n->threads == 1 && layers_in_panels(n)) {
+    return n->batch < BPPSA_PANEL_ROWS ? BPPSA_PANEL_ROWS / n->batch : 1;
+  }
   if (n->threads == 1 && bppsa_layers_run_rows(n) < LEAST_ROWS) {
     return bppsa_layers_run_rows(n) / n->batch;
   }
@@ -115,8 +118,13 @@ static void sweep_window(const sweep_pass *p, const layers_window *w, int64_t fi
   call(p->function, &block);
 }
 
+/* May the pass write to the states? Another thread may read a tape at the same time. */
+static bool in_place(const sweep_pass *p) {
+  return p->stops == LAYERS_FORWARD || !p->n->config.tape;
+}
+
 /* Calls the cell's function for some steps of the window, in a block of samples. reset: the first of them resets some of the
- * samples; there is no other one, and in a backward pass no other step. */
+ * samples. No other one does, and where the states must not be written there is no other one. */
 static void sweep_piece(const sweep_pass *p, int64_t at, int64_t steps, bool reset, int64_t first, int64_t samples) {
   const recurrent_network *n = p->n;
   const int64_t rows = at * p->w->samples, deltas = n->cell->gates * n->config.hidden;
@@ -134,13 +142,13 @@ static void sweep_piece(const sweep_pass *p, int64_t at, int64_t steps, bool res
                                   .samples = w.samples,
                                   .first = first,
                                   .count = samples,
-                                  .forward = p->stops == LAYERS_FORWARD,
+                                  .in_place = in_place(p),
                                   .injected = p->injected,
                                   .g = p->stops == LAYERS_BACKWARD && w.input ? w.g : NULL};
   if (reset) {
     bppsa_resets_begin(n, &s);
-    w.h = s.forward ? NULL : n->resets.h;
-    w.c = s.forward ? NULL : n->resets.c;
+    w.h = s.in_place ? NULL : n->resets.h;
+    w.c = s.in_place ? NULL : n->resets.c;
   }
   sweep_window(p, &w, first, samples);
   if (reset) {
@@ -162,13 +170,14 @@ static void sweep_forward(const sweep_pass *p, int64_t first, int64_t samples) {
   }
 }
 
-/* Goes through the window against time. A step that resets samples of the block is computed by itself. */
+/* Goes through the window against time. A piece ends with a step that resets samples of the block, which is computed alone where
+ * the states must not be written. */
 static void sweep_backward(const sweep_pass *p, int64_t first, int64_t samples) {
   const recurrent_network *n = p->n;
   const int64_t begin = n->config.part.first + p->w->first, steps = p->w->steps, place = n->batch - p->w->samples + first;
   for (int64_t end = steps; end > 0;) {
     const int64_t found = bppsa_resets_find(n, p->layer, begin, begin + end, place, samples, true) - begin;
-    const bool reset = found >= 0 && found == end - 1;
+    const bool reset = found >= 0 && (in_place(p) || found == end - 1);
     const int64_t at = reset ? found : found >= 0 ? found + 1 : 0;
     sweep_piece(p, at, end - at, reset, first, samples);
     end = at;
@@ -191,9 +200,12 @@ static void sweep_units(const void *context, int32_t worker, int64_t first, int6
 
 /* Units for a layer whose weights are in panels. */
 static void share_panels(sweep_pass *pass) {
+  pass->panels = pass->n->panels;
+  if (!layers_wide(pass->n)) {
+    return;
+  }
   const int32_t threads = pass->n->threads;
   const int64_t units = (pass->w->samples + BPPSA_PANEL_ROWS - 1) / BPPSA_PANEL_ROWS;
-  pass->panels = pass->n->panels;
   pass->threads = units < threads ? threads : 1;
   pass->most = BPPSA_PANEL_ROWS;
   pass->unit = pass->threads > 1 ? units * BPPSA_PANEL_ROWS : BPPSA_PANEL_ROWS;
@@ -210,7 +222,7 @@ void bppsa_layers_sweep(const recurrent_network *n, bppsa_cell_fn const function
                      .w = w,
                      .injected = injected,
                      .stops = bppsa_layers_stops_of(n, functions)};
-  if (layers_wide(n) && (functions == n->cell->forward || functions == n->cell->backward)) {
+  if (layers_in_panels(n) && (functions == n->cell->forward || functions == n->cell->backward)) {
     share_panels(&pass);
   }
   bppsa_parallel_for(n->threads, (batch + pass.unit - 1) / pass.unit,

@@ -30,6 +30,14 @@ typedef struct {
   void *loss_scratch;
 } bppsa_batch_gpu;
 
+/* The batches of streams in front of the present one, through which a gradient goes back. */
+typedef struct {
+  int64_t windows;      /* K >= 1: batches that a pass of training has at most, the present one included */
+  int64_t number;       /* of the present batch in its epoch, from 0 */
+  const int64_t *order; /* its samples in the order of the epoch; those of the batch before lie `apart` in front of them, .. */
+  int64_t apart;
+} bppsa_batch_past;
+
 typedef struct {
   bppsa_model *model;
   const bppsa_dataset *dataset;
@@ -47,14 +55,17 @@ typedef struct {
   int64_t *lengths;
   uint8_t *resets; /* likewise [T, capacity], of the present batch [T][count]; NULL: no sample begins anew */
   double *weights; /* [T or 1, capacity], of the rows' losses, as the labels; NULL: all are 1 */
-  /* Of streams, otherwise empty: the states in which the latest pass has ended, [L, capacity, S], and those in which it has begun,
-   * [L, count, S] of the same capacity, which the model reads again */
+  /* Of streams, otherwise empty: the states in which the latest pass has ended, [L, capacity, S], with windows in which the latest
+   * K passes have ended, pass n in [n mod K], [K L, capacity, S]; and those in which the latest pass has begun, [L, count, S] of
+   * the same capacity, which the model reads again */
   bppsa_buffer states, begun;
+  bppsa_batch_past past;
   bool lent;        /* a pass has handed these buffers to the model, which may read them again */
   bool training;    /* the passes belong to a step of training; a model with dropout is told so */
   int64_t step;     /* of training, from 0 */
   int64_t *indices; /* of the samples in the present batch, size capacity, in host memory */
-  /* The model computes steps first_step + 1 .. first_step + steps of the data set's; all of them unless bppsa_batch_set_steps */
+  int64_t length;   /* steps of a whole pass: T, with windows K T */
+  /* The model computes steps first_step + 1 .. first_step + steps of a pass; all of them unless bppsa_batch_set_steps */
   int64_t first_step, steps;
   int64_t first;     /* where these samples are a part of a larger batch, so many of its samples come before them; for messages */
   bppsa_view x_view; /* x of the present batch */
@@ -86,6 +97,8 @@ bppsa_status bppsa_batch_put_targets(bppsa_batch *batch, int64_t count, const in
 /* Tells the model which samples the next passes have, and which step of training it is. bppsa_batch_forward does so itself; call
  * this before recorded passes are replayed. */
 void bppsa_batch_tell(const bppsa_batch *batch);
+/* Of streams with windows: says which batches come before the batch that is staged next, of training (bppsa_batch_past). */
+void bppsa_batch_follow(bppsa_batch *batch, int64_t number, const int64_t *order, int64_t apart);
 /* Makes the next pass of a batch of streams begin with states of 0. */
 void bppsa_batch_restart(bppsa_batch *batch);
 /* Runs the model's forward pass and checks the logits' shape. It begins with states of 0, or of streams with the last ones. */
@@ -109,13 +122,21 @@ bppsa_view bppsa_batch_targets(const bppsa_batch *batch);
 
 /* Rows of the present batch, including ignored ones: samples, or samples times steps. */
 static inline int64_t bppsa_batch_rows(const bppsa_batch *batch) {
-  return batch->dataset->labels_per_step ? batch->dataset->seq_len * batch->count : batch->count;
+  return batch->dataset->labels_per_step ? batch->length * batch->count : batch->count;
 }
 
 /* Rows of the data set's labels or targets that come before the rows of the model's own steps. */
 static inline int64_t bppsa_batch_rows_before(const bppsa_batch *batch) {
   return batch->dataset->labels_per_step ? batch->first_step * batch->count : 0;
 }
+
+/* The functions of batch_windows.c, for batch.c. check: ERR_ARGUMENT, ERR_UNSUPPORTED. fill: x, labels or targets, lengths, resets
+ * and weights of the present batch with the batches that its pass has in front of it. slot: which states the pass begins with, and
+ * replaces by those that it ends with. place: turns a step of the pass, from 1, into one of a batch; returns its sample. */
+bppsa_status bppsa_windows_check(const bppsa_model *model, const bppsa_dataset *dataset);
+void bppsa_windows_fill(bppsa_batch *batch);
+int64_t bppsa_windows_slot(const bppsa_batch *batch);
+int64_t bppsa_windows_place(const bppsa_batch *batch, int64_t sample, int64_t *step);
 
 /* The functions of batch_gpu.c, for batch.c. gpu_loss: of the present logits, at least one row; mean_rows as in bppsa_loss_rows,
  * or 0: the mean is over the counted rows. */

@@ -34,7 +34,7 @@ static bppsa_status evaluate_sums(bppsa_batch *batch, int64_t first, int64_t cou
     BPPSA_TRY(bppsa_batch_stage(batch, size));
     BPPSA_TRY(bppsa_batch_queue_fill(batch));
     BPPSA_TRY(bppsa_batch_forward(batch));
-    BPPSA_TRY(batch->steps == batch->dataset->seq_len ? bppsa_batch_loss(batch, &part) : own_loss(batch, &part));
+    BPPSA_TRY(batch->steps == batch->length ? bppsa_batch_loss(batch, &part) : own_loss(batch, &part));
     BPPSA_TRY(bppsa_model_add_pass(batch->model, BPPSA_PASS_FORWARD, all.account));
     if (!isfinite(part.loss)) {
       bppsa_line line = {.length = 0};

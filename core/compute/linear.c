@@ -49,7 +49,7 @@ static bool is_narrow(const bppsa_linear *l) {
 
 /* Rows of dw in a task. */
 static int64_t tile_rows(const bppsa_linear *l) {
-  enum { WIDE = 129 };
+  enum { WIDE = 96 };
   return l->in >= WIDE && !is_narrow(l) ? WIDE_TILE : OUT_TILE;
 }
 
