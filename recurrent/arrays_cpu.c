@@ -63,7 +63,7 @@ bppsa_status bppsa_layers_visit(recurrent_network *n, bool scans, bppsa_recurren
                 {backward, steps + 1, batch, state, &n->g},
                 {head, c->loss_all ? steps : 1, batch, n->base.classes, &n->logits},
                 {true, 1, 4, gates, &n->bias},
-                {forward || layers_in_panels(n), 1, padded(n, widest), padded(n, most), &n->w_t},
+                {true, 1, padded(n, widest), padded(n, most), &n->w_t},
                 {backward, 1, gates, bppsa_dtype_padded(c->dtype, hidden), &n->w_hh},
                 {forward, 1, hidden, bppsa_dtype_padded(c->dtype, gates), &n->w_hh_t},
                 {backward && cell->split, steps, batch, gates, &n->delta_h},

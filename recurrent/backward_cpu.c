@@ -334,8 +334,7 @@ static bppsa_status part_layer(recurrent_network *n, int64_t l) {
   return status;
 }
 
-/* The gradient of the state in front of the first step, of samples that begin anew there, goes nowhere. */
-static void clear_cuts(const recurrent_network *n, int64_t l) {
+void bppsa_layers_clear_cuts(recurrent_network *n, int64_t l) {
   const int64_t size = bppsa_recurrent_state_size(n);
   for (int64_t b = 0; n->resets.active && b < n->batch; ++b) {
     if (bppsa_resets_at(n, l, n->config.part.first, b)) {
@@ -363,7 +362,7 @@ bppsa_status bppsa_layers_backward(recurrent_network *n, int64_t l) {
     bppsa_reset_state_finish(n, l);
   }
   if (c->part.first == 0) { /* elsewhere this step is one of many, and has been treated as such */
-    clear_cuts(n, l);
+    bppsa_layers_clear_cuts(n, l);
   }
   for (int64_t b = 0; c->input_gradients && b < n->batch; ++b) {
     memcpy(bppsa_recurrent_offset(n, n->dh0, l * n->batch * size + bppsa_ragged_sample(n, b) * size),

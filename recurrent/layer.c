@@ -8,31 +8,7 @@
 
 #include "core/base/alloc.h"
 #include "core/compute/memory.h"
-#include "recurrent/recurrent_internal.h"
-
-enum { PARAMETERS = 1 + MOST_PARAMETERS /* the reset state in front */ };
-
-struct bppsa_layer {
-  recurrent_network *network; /* without arrays */
-  bppsa_device_kind kind;     /* of the devices of its passes, */
-  int32_t index;              /* and their number */
-  bool scans;
-  int64_t scan_bytes; /* of the executor of a scan on a GPU */
-  bppsa_layer_sizes sizes;
-};
-
-typedef struct {
-  recurrent_network n;
-  recurrent_layer layer;
-  bppsa_parameter parameters[PARAMETERS], zeros[2];
-  void *columns[BPPSA_CELL_MATRICES + 1];
-  /* In scratch: the initial state of a pair [B][S]; zeros [G·H], the biases that are not there; where gradients go that nobody
-   * wants, those of the biases b_ih apart, because those of b_hh are copied from them. */
-  void *first, *zero, *unwanted, *unwanted_bias;
-  void *no_seed; /* on a GPU that looks at the gradients of all outputs (bppsa_backward_method.exact_inputs): zeros [T][B][H] */
-  void *scan;    /* the memory of an executor on a GPU */
-  _Alignas(max_align_t) char room[RECURRENT_PASS_BYTES]; /* the backend's part */
-} layer_pass;
+#include "recurrent/layer_internal.h"
 
 static int64_t size_of(const recurrent_network *n) {
   return (int64_t)bppsa_dtype_size(n->config.dtype);
@@ -49,7 +25,8 @@ static int64_t row_bytes(const recurrent_network *n) {
 
 /* ---- a pass's network ---- */
 
-/* Makes the network of a pass on the device, without arrays. serves: RECURRENT_FORWARD or RECURRENT_BACKWARD. */
+/* Makes the network of a pass on the device, without arrays; NULL: of one that is only measured. serves: RECURRENT_FORWARD and so
+ * on. */
 static void copy_network(const recurrent_network *from, const bppsa_device *device, unsigned serves, layer_pass *pass) {
   pass->n = *from;
   pass->layer = from->layers[0];
@@ -100,7 +77,7 @@ static bppsa_status visit_arrays(const bppsa_layer *layer, layer_pass *pass, bpp
     BPPSA_TRY(visit(&pass->first, 2 * half_bytes(n), bytes));
   }
   BPPSA_TRY(visit(&pass->zero, n->cell->gates * row_bytes(n), bytes));
-  if (!forward) {
+  if (bppsa_recurrent_serves(n, RECURRENT_BACKWARD)) {
     BPPSA_TRY(visit(&pass->unwanted, largest_parameter(pass), bytes));
     BPPSA_TRY(visit(&pass->unwanted_bias, n->cell->gates * row_bytes(n), bytes));
     BPPSA_TRY(looks_at_seed(n) ? visit(&pass->no_seed, states_bytes(n), bytes) : BPPSA_OK);
@@ -109,9 +86,9 @@ static bppsa_status visit_arrays(const bppsa_layer *layer, layer_pass *pass, bpp
   return BPPSA_OK;
 }
 
-static bppsa_status measure(const bppsa_layer *layer, const bppsa_device *device, unsigned serves, int64_t *bytes) {
+bppsa_status bppsa_layer_measure(const bppsa_layer *layer, unsigned serves, int64_t *bytes) {
   layer_pass pass;
-  copy_network(layer->network, device, serves, &pass);
+  copy_network(layer->network, NULL, serves, &pass);
   *bytes = BPPSA_ALIGNMENT; /* behind the last array, because kernels may read a cache line beyond the end */
   return visit_arrays(layer, &pass, bppsa_recurrent_measure_array, bytes);
 }
@@ -154,8 +131,8 @@ static bppsa_status make(const bppsa_recurrent_config *config, const bppsa_cell 
   const int64_t behind = layer->kind == BPPSA_CUDA ? BPPSA_ALIGNMENT : 0;
   layer->sizes.states = (n->config.seq_len + 1) * half_bytes(n) + behind;
   layer->sizes.saved = n->cell->saved > 0 ? n->cell->saved * states_bytes(n) + behind : 0;
-  BPPSA_TRY(measure(layer, device, RECURRENT_FORWARD, &layer->sizes.forward));
-  return measure(layer, device, RECURRENT_BACKWARD, &layer->sizes.backward);
+  BPPSA_TRY(bppsa_layer_measure(layer, RECURRENT_FORWARD, &layer->sizes.forward));
+  return bppsa_layer_measure(layer, RECURRENT_BACKWARD, &layer->sizes.backward);
 }
 
 bppsa_status bppsa_layer_create(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
@@ -189,8 +166,8 @@ void bppsa_layer_bytes(const bppsa_layer *layer, bppsa_layer_sizes *sizes) {
 /* ---- a pass begins and ends ---- */
 
 /* Checks what a pass is given. Arrays that the configuration needs must not be NULL, and those that it does not know must be. */
-static bppsa_status check_pass(const bppsa_layer *layer, const bppsa_device *device, const bppsa_layer_inputs *in,
-                               const bppsa_layer_tape *tape, const void *scratch) {
+bppsa_status bppsa_layer_check_pass(const bppsa_layer *layer, const bppsa_device *device, const bppsa_layer_inputs *in,
+                                    const bppsa_layer_tape *tape, const void *scratch) {
   const recurrent_network *n = layer->network;
   const bppsa_recurrent_config *c = &n->config;
   const bool pair = n->cell->pair;
@@ -257,12 +234,14 @@ static bppsa_status take_parameters(layer_pass *pass, const bppsa_layer_inputs *
 }
 
 /* Makes the pass's network, with its arrays in scratch. to: of a backward pass, otherwise NULL. */
-static bppsa_status begin(const bppsa_layer *layer, const bppsa_device *device, const bppsa_layer_inputs *in,
-                          const bppsa_layer_tape *tape, const bppsa_layer_gradients *to, void *scratch, layer_pass *pass) {
+bppsa_status bppsa_layer_begin(const bppsa_layer *layer, const bppsa_device *device, unsigned serves,
+                               const bppsa_layer_inputs *in, const bppsa_layer_tape *tape, const bppsa_layer_gradients *to,
+                               void *scratch, layer_pass *pass, int64_t *end) {
   recurrent_network *n = &pass->n;
   int64_t address = (int64_t)(intptr_t)scratch;
-  copy_network(layer->network, device, to != NULL ? RECURRENT_BACKWARD : RECURRENT_FORWARD, pass);
+  copy_network(layer->network, device, serves, pass);
   BPPSA_TRY(visit_arrays(layer, pass, bppsa_recurrent_place_array, &address));
+  *end = address;
   BPPSA_TRY(take_parameters(pass, in, to));
   BPPSA_TRY(take_spans(n, in));
   n->x = in->x;
@@ -275,7 +254,7 @@ static bppsa_status begin(const bppsa_layer *layer, const bppsa_device *device, 
 }
 
 /* Copies packed states to the tape, or back. */
-static void move_tape(const layer_pass *pass, const bppsa_layer_tape *tape, bool back) {
+void bppsa_layer_move_tape(const layer_pass *pass, const bppsa_layer_tape *tape, bool back) {
   const recurrent_network *n = &pass->n;
   const int64_t hidden = n->config.hidden, saved = n->cell->saved * hidden;
   if (!bppsa_ragged_packed(n)) {
@@ -321,18 +300,20 @@ bppsa_status bppsa_layer_forward(const bppsa_layer *layer, const bppsa_device *d
                                  const bppsa_layer_tape *tape, void *scratch) {
   BPPSA_REQUIRE(layer != NULL && device != NULL && inputs != NULL && tape != NULL);
   layer_pass pass;
+  int64_t end;
   const void *h0;
-  BPPSA_TRY(check_pass(layer, device, inputs, tape, scratch));
-  BPPSA_TRY(begin(layer, device, inputs, tape, NULL, scratch, &pass));
+  BPPSA_TRY(bppsa_layer_check_pass(layer, device, inputs, tape, scratch));
+  BPPSA_TRY(bppsa_layer_begin(layer, device, RECURRENT_FORWARD, inputs, tape, NULL, scratch, &pass, &end));
   BPPSA_TRY(join_first(&pass, inputs, &h0));
   BPPSA_TRY(pass.n.backend->forward(&pass.n, h0));
-  move_tape(&pass, tape, true);
+  bppsa_layer_move_tape(&pass, tape, true);
   return BPPSA_OK;
 }
 
 /* ---- backward ---- */
 
-static bppsa_status check_gradients(const bppsa_layer *layer, const bppsa_layer_seed *seed, const bppsa_layer_gradients *to) {
+bppsa_status bppsa_layer_check_gradients(const bppsa_layer *layer, const bppsa_layer_seed *seed,
+                                         const bppsa_layer_gradients *to) {
   const recurrent_network *n = layer->network;
   const bppsa_recurrent_config *c = &n->config;
   const bool pair = n->cell->pair, inputs = c->input_gradients;
@@ -378,7 +359,7 @@ static bppsa_status add_ends(const recurrent_network *n, int half, const void *r
 }
 
 /* Writes the gradients of the states to n->g. */
-static bppsa_status seed_pass(layer_pass *pass, const bppsa_layer_seed *seed) {
+bppsa_status bppsa_layer_seed_pass(layer_pass *pass, const bppsa_layer_seed *seed) {
   recurrent_network *n = &pass->n;
   n->seed = seed->h != NULL ? seed->h : pass->no_seed;
   n->seeds_states = true;
@@ -396,11 +377,15 @@ static bppsa_status seed_pass(layer_pass *pass, const bppsa_layer_seed *seed) {
   return add_ends(n, 1, seed->c_last);
 }
 
+bppsa_status bppsa_layer_make_scan(const bppsa_layer *layer, const bppsa_device *device, layer_pass *pass) {
+  return layer->scans ? bppsa_scan_executor_create_in(pass->layer.plan, device, pass->scan, &pass->layer.scan) : BPPSA_OK;
+}
+
 static bppsa_status compute_gradients(layer_pass *pass, const bppsa_layer_seed *seed, const bppsa_layer_gradients *to) {
   recurrent_network *n = &pass->n;
   const int64_t row = row_bytes(n), state = bppsa_recurrent_state_size(n) * size_of(n);
   n->dx = to->x;
-  BPPSA_TRY(seed_pass(pass, seed));
+  BPPSA_TRY(bppsa_layer_seed_pass(pass, seed));
   BPPSA_TRY(bppsa_recurrent_go_back(n));
   BPPSA_TRY(to->h0 != NULL ? copy_half(n, to->h0, row, n->dh0, state) : BPPSA_OK);
   return to->c0 != NULL ? copy_half(n, to->c0, row, (char *)n->dh0 + row, state) : BPPSA_OK;
@@ -411,12 +396,12 @@ bppsa_status bppsa_layer_backward(const bppsa_layer *layer, const bppsa_device *
                                   const bppsa_layer_gradients *gradients, void *scratch) {
   BPPSA_REQUIRE(layer != NULL && device != NULL && inputs != NULL && tape != NULL && seed != NULL && gradients != NULL);
   layer_pass pass;
-  BPPSA_TRY(check_pass(layer, device, inputs, tape, scratch));
-  BPPSA_TRY(check_gradients(layer, seed, gradients));
-  BPPSA_TRY(begin(layer, device, inputs, tape, gradients, scratch, &pass));
-  move_tape(&pass, tape, false);
-  bppsa_status status =
-      layer->scans ? bppsa_scan_executor_create_in(pass.layer.plan, device, pass.scan, &pass.layer.scan) : BPPSA_OK;
+  int64_t end;
+  BPPSA_TRY(bppsa_layer_check_pass(layer, device, inputs, tape, scratch));
+  BPPSA_TRY(bppsa_layer_check_gradients(layer, seed, gradients));
+  BPPSA_TRY(bppsa_layer_begin(layer, device, RECURRENT_BACKWARD, inputs, tape, gradients, scratch, &pass, &end));
+  bppsa_layer_move_tape(&pass, tape, false);
+  bppsa_status status = bppsa_layer_make_scan(layer, device, &pass);
   status = status == BPPSA_OK ? compute_gradients(&pass, seed, gradients) : status;
   bppsa_scan_executor_destroy(pass.layer.scan);
   return status;

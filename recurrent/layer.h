@@ -98,7 +98,7 @@ typedef struct {
   const void *x, *h0, *c0, *w_ih, *w_hh, *b_ih, *b_hh, *reset_state;
 } bppsa_layer_tangents;
 /* Bytes of scratch of the two functions below. */
-void bppsa_layer_tangent_bytes(const bppsa_layer *layer, int64_t *tangent, int64_t *backward);
+bppsa_status bppsa_layer_tangent_bytes(const bppsa_layer *layer, int64_t *tangent, int64_t *backward);
 /* h, c [T+1][B][H]: the tangents of the states, of row 0 too; c of a pair alone. */
 bppsa_status bppsa_layer_tangent(const bppsa_layer *layer, const bppsa_device *device, const bppsa_layer_inputs *inputs,
                                  const bppsa_layer_tape *tape, const bppsa_layer_tangents *tangents, void *h, void *c,

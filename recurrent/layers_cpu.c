@@ -16,14 +16,6 @@ static void pack_weights(const recurrent_network *n, const void *w, int64_t out,
   }
 }
 
-/* Writes 0 behind the first `width` reals of rows that are padded: a stateless pass finds its arrays as the caller left them. */
-static void clear_padding(const recurrent_network *n, void *rows, int64_t count, int64_t width, int64_t padded) {
-  const size_t row = (size_t)(padded * layers_size_of(n)), used = (size_t)(width * layers_size_of(n));
-  for (int64_t r = 0; row > used && r < count; ++r) {
-    memset((char *)rows + (size_t)r * row + used, 0, row - used);
-  }
-}
-
 /* Packs W_hhᵀ for the forward pass, or W_hh for the backward pass. */
 static void pack_recurrent(const recurrent_network *n, int64_t l, bool transposed) {
   const int64_t hidden = n->config.hidden;
@@ -40,21 +32,36 @@ static void multiply_input(const recurrent_network *n, int64_t rows, int64_t col
   }
 }
 
-/* Prepares W_ihᵀ, W_hhᵀ and the biases of the layer for its forward pass. panels: both are for passes step by step. */
-static void prepare_weights(recurrent_network *n, int64_t l, bool panels) {
-  const int64_t hidden = n->config.hidden, in = n->layers[l].input, out = n->cell->gates * hidden;
-  const void *w_ih = bppsa_recurrent_parameter(n, l, W_IH)->value.data;
+/* Writes 0 behind the first `width` reals of rows that are padded: a stateless pass finds its arrays as the caller left them. */
+static void clear_padding(const recurrent_network *n, void *rows, int64_t count, int64_t width, int64_t padded) {
+  const size_t row = (size_t)(padded * layers_size_of(n)), used = (size_t)(width * layers_size_of(n));
+  for (int64_t r = 0; row > used && r < count; ++r) {
+    memset((char *)rows + (size_t)r * row + used, 0, row - used);
+  }
+}
+
+void bppsa_layers_prepare_forward(recurrent_network *n, int64_t l, bool panels) {
+  const int64_t hidden = n->config.hidden, out = n->cell->gates * hidden;
   bppsa_recurrent_cut_biases(n, l);
   if (panels) {
     pack_recurrent(n, l, true);
-    pack_weights(n, w_ih, out, in, true, n->w_t);
     return;
   }
-  const bppsa_linear from_x = layers_linear(n, 0, in, out), from_h = layers_linear(n, 0, hidden, out);
+  const bppsa_linear from_h = layers_linear(n, 0, hidden, out);
   bppsa_linear_transpose(&from_h, bppsa_recurrent_parameter(n, l, W_HH)->value.data, n->w_hh_t,
                          bppsa_dtype_padded(n->config.dtype, out));
   clear_padding(n, n->w_hh_t, hidden, out, bppsa_dtype_padded(n->config.dtype, out));
-  bppsa_linear_transpose(&from_x, w_ih, n->w_t, out);
+}
+
+void bppsa_layers_prepare_input(const recurrent_network *n, int64_t l, bool panels) {
+  const int64_t in = n->layers[l].input, out = n->cell->gates * n->config.hidden;
+  const void *w_ih = bppsa_recurrent_parameter(n, l, W_IH)->value.data;
+  if (panels) {
+    pack_weights(n, w_ih, out, in, true, n->w_t);
+  } else {
+    const bppsa_linear from_x = layers_linear(n, 0, in, out);
+    bppsa_linear_transpose(&from_x, w_ih, n->w_t, out);
+  }
 }
 
 /* Copies rows of the states of a network with a tape to its output, while a cache has them. Rows of samples that have lengths wait
@@ -78,7 +85,8 @@ static void unpack_output(const recurrent_network *n) {
 static void forward_layer(recurrent_network *n, int64_t l, const void *x) {
   const int64_t steps = bppsa_layers_window_steps(n), input = n->layers[l].input, gates = n->cell->gates * n->config.hidden;
   const bool panels = layers_in_panels(n);
-  prepare_weights(n, l, panels);
+  bppsa_layers_prepare_forward(n, l, panels);
+  bppsa_layers_prepare_input(n, l, panels);
   layers_window w = bppsa_layers_whole(n);
   for (int64_t k = 0; k < bppsa_ragged_stretches(n); ++k) {
     const recurrent_stretch s = bppsa_ragged_stretch(n, k);
@@ -144,7 +152,8 @@ static bppsa_status forward(recurrent_network *n, const void *h0) {
           bppsa_recurrent_drop(n, l, bppsa_recurrent_offset(n, n->layers[l - 1].h, n->batch * c->hidden), n->layers[l].below));
     }
     if (speculates) {
-      prepare_weights(n, l, false);
+      bppsa_layers_prepare_forward(n, l, false);
+      bppsa_layers_prepare_input(n, l, false);
       BPPSA_TRY(bppsa_forward_layer(n, l, bppsa_layers_input_of(n, l)));
       copy_output(n, 0, c->seq_len * n->batch);
     } else {

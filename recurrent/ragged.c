@@ -249,6 +249,16 @@ void bppsa_ragged_spread(const recurrent_network *n, int64_t width, void *states
   }
 }
 
+void bppsa_ragged_gather(const recurrent_network *n, int64_t width, void *states) {
+  for (int64_t k = 0; k < bppsa_ragged_stretches(n); ++k) {
+    const stretch s = bppsa_ragged_stretch(n, k);
+    for (int64_t t = 0; t < s.steps; ++t) {
+      memmove(at(n, states, (n->batch + s.row + t * s.samples) * width),
+              at(n, states, ((s.first + t + 1) * n->batch + ended(n, &s)) * width), bytes_of(n, s.samples * width));
+    }
+  }
+}
+
 void bppsa_ragged_clear(const recurrent_network *n, int64_t width, void *array) {
   int64_t last = 0;
   for (int64_t k = 0; k < bppsa_ragged_stretches(n); ++k) {

@@ -311,7 +311,9 @@ bppsa_status bppsa_recurrent_go_back(recurrent_network *n);
 /* Writes n->of_cells, the gradients of c, which are 0 in the seed of h, to the second halves of the rows of n->g. */
 bppsa_status bppsa_recurrent_put_cells(const recurrent_network *n);
 /* The address `reals` reals behind `base`; NULL for NULL. */
-void *bppsa_recurrent_offset(const recurrent_network *n, const void *base, int64_t reals);
+static inline void *bppsa_recurrent_offset(const recurrent_network *n, const void *base, int64_t reals) {
+  return base == NULL ? NULL : (char *)(uintptr_t)base + reals * (n->config.dtype == BPPSA_F64 ? 8 : 4);
+}
 
 /* The functions of a network for one kind of device. On a GPU all work is queued on the device's stream. */
 struct recurrent_backend {
@@ -363,8 +365,8 @@ struct recurrent_backend {
   bppsa_status (*prepare)(recurrent_network *n, int64_t l);
   bppsa_status (*carry)(recurrent_network *n, int64_t l, bool *done);
   /* Of stateless passes (layer.c); NULL: there is nothing to do. keep: makes what the passes of a network without arrays read and
-   * never change. copy: gives the copy of such a network a part of its own, in `room`, for a pass on the device. begin: queues what
-   * the arrays of the pass must begin with. ERR_MEMORY, ERR_CUDA. */
+   * never change. copy: gives the copy of such a network a part of its own, in `room`, for a pass on the device, if any. begin:
+   * queues what the arrays of the pass must begin with. ERR_MEMORY, ERR_CUDA. */
   bppsa_status (*keep)(recurrent_network *n);
   void (*copy)(recurrent_network *n, const bppsa_device *device, void *room);
   bppsa_status (*begin)(recurrent_network *n);
@@ -419,6 +421,8 @@ void bppsa_ragged_move_states(const recurrent_network *n, const void *whole, int
 void bppsa_ragged_shift(const recurrent_network *n, const void *states, int64_t width, void *before);
 /* Moves packed states apart, to [T + 1][b], sorted, with 0 behind the ends. */
 void bppsa_ragged_spread(const recurrent_network *n, int64_t width, void *states);
+/* Moves them together again. */
+void bppsa_ragged_gather(const recurrent_network *n, int64_t width, void *states);
 /* Writes 0 behind the ends of an array [T][b], sorted. */
 void bppsa_ragged_clear(const recurrent_network *n, int64_t width, void *array);
 /* The step, from 1, and the caller's sample of a packed row. */

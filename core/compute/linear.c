@@ -85,6 +85,10 @@ void bppsa_linear_forward(const bppsa_linear *l, const void *x, const void *wt, 
   (l->dtype == BPPSA_F32 ? forward_f32 : forward_f64)(l, x, wt, bias, y);
 }
 
+void bppsa_linear_add(const bppsa_linear *l, const void *x, const void *wt, void *y, int64_t y_row) {
+  (l->dtype == BPPSA_F32 ? add_f32 : add_f64)(l, x, wt, y, y_row);
+}
+
 void bppsa_linear_input_gradient(const bppsa_linear *l, const void *dy, const void *w, void *dx) {
   (l->dtype == BPPSA_F32 ? input_gradient_f32 : input_gradient_f64)(l, dy, w, dx);
 }

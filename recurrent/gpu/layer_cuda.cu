@@ -20,8 +20,10 @@ bppsa_status bppsa_gpu_pass_keep(recurrent_network *n) {
 void bppsa_gpu_pass_copy(recurrent_network *n, const bppsa_device *device, void *room) {
   memcpy(room, n->gpu, sizeof *n->gpu);
   n->gpu = (recurrent_gpu *)room;
-  n->gpu->device = n->base.device = device;
-  n->gpu->stream = (cudaStream_t)bppsa_device_get_stream(device);
+  if (device != NULL) {
+    n->gpu->device = n->base.device = device;
+    n->gpu->stream = (cudaStream_t)bppsa_device_get_stream(device);
+  }
 }
 
 bppsa_status bppsa_gpu_pass_begin(recurrent_network *n) {

@@ -10,13 +10,13 @@ static const struct {
   bppsa_gradient_method method;
   int64_t chunks;
   bool resets, no_bias, inputs, reset_state;
-} ways[] = {{{9, 3, 1, 20}, {BPPSA_BACKWARD_BP, {BPPSA_SCAN_AUTO, -1, 0}}, 0, false, false, true},
-            {{9, 2, 4, 20}, {BPPSA_BACKWARD_BP, {BPPSA_SCAN_AUTO, -1, 0}}, 0, true, true, false},
+} ways[] = {{{9, 3, 1, 20}, {BPPSA_BACKWARD_BP, {BPPSA_SCAN_AUTO, -1, 0}}, 0, false, false, true, false},
+            {{9, 2, 4, 20}, {BPPSA_BACKWARD_BP, {BPPSA_SCAN_AUTO, -1, 0}}, 0, true, true, false, false},
             {{17, 2, 3, 7}, {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_CHUNKED, -1, 4}}, 0, true, false, true, true},
-            {{7, 2, 2, 5}, {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_BLELLOCH, -1, 0}}, 0, true, false, true},
-            {{6, 2, 2, 9}, {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_LINEAR, -1, 0}}, 0, false, true, true},
+            {{7, 2, 2, 5}, {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_BLELLOCH, -1, 0}}, 0, true, false, true, false},
+            {{6, 2, 2, 9}, {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_LINEAR, -1, 0}}, 0, false, true, true, false},
             {{5, 2, 3, 40}, {BPPSA_BACKWARD_BP, {BPPSA_SCAN_AUTO, -1, 0}}, 0, true, false, true, true},
-            {{64, 2, 1, 6}, {BPPSA_BACKWARD_SPECULATIVE, {BPPSA_SCAN_AUTO, -1, 0}}, 4, false, false, true},
+            {{64, 2, 1, 6}, {BPPSA_BACKWARD_SPECULATIVE, {BPPSA_SCAN_AUTO, -1, 0}}, 4, false, false, true, false},
             {{64, 1, 3, 6}, {BPPSA_BACKWARD_SPECULATIVE, {BPPSA_SCAN_AUTO, -1, 0}}, 4, true, false, true, true}};
 enum { WAYS = sizeof ways / sizeof *ways };
 
