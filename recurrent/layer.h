@@ -95,9 +95,10 @@ bppsa_status bppsa_layer_backward(const bppsa_layer *layer, const bppsa_device *
 typedef struct {
   const void *x, *h0, *c0, *w_ih, *w_hh, *b_ih, *b_hh, *reset_state;
 } bppsa_layer_tangents;
-/* Bytes of scratch of the two functions below. */
+/* Bytes of scratch of the two functions below. ERR_MEMORY: they do not fit in 64 bits. */
 bppsa_status bppsa_layer_tangent_bytes(const bppsa_layer *layer, int64_t *tangent, int64_t *backward);
-/* h, c [T+1][B][H]: the tangents of the states, of row 0 too; c of a pair alone. */
+/* h, c [T+1][B][H]: the tangents of the states, of row 0 too; c of a pair alone. It goes step by step, whatever the layer's
+ * methods are. ERR_UNSUPPORTED: a GPU, or a cell without `tangent`; ERR_ARGUMENT as above, or a tangent of what it lacks. */
 bppsa_status bppsa_layer_tangent(const bppsa_layer *layer, const bppsa_device *device, const bppsa_layer_inputs *inputs,
                                  const bppsa_layer_tape *tape, const bppsa_layer_tangents *tangents, void *h, void *c,
                                  void *scratch);
@@ -105,7 +106,8 @@ bppsa_status bppsa_layer_tangent(const bppsa_layer *layer, const bppsa_device *d
  * `seed` (a Hessian-vector product where the loss is linear in the outputs; double backward). h, c: what bppsa_layer_tangent has
  * computed from the same arguments. With phi = <a, gradients>, whose derivatives double backward wants, `derivatives` with the
  * tangents a and seed_tangents 0 are the gradients of phi in x, h0 and the weights, and bppsa_layer_tangent's h and c those in the
- * seed. */
+ * seed. It goes back twice by the layer's method; a layer whose method is speculative goes by BP. On a CPU a scan's executor
+ * allocates. Errors as above, and ERR_MEMORY. */
 bppsa_status bppsa_layer_tangent_backward(const bppsa_layer *layer, const bppsa_device *device, const bppsa_layer_inputs *inputs,
                                           const bppsa_layer_tape *tape, const bppsa_layer_tangents *tangents, const void *h,
                                           const void *c, const bppsa_layer_seed *seed, const bppsa_layer_seed *seed_tangents,

@@ -12,10 +12,6 @@ const char *bppsa_nonlinearity_name(bppsa_nonlinearity nonlinearity) {
   return nonlinearity == BPPSA_NONLINEARITY_RELU ? "relu" : "tanh";
 }
 
-void *bppsa_recurrent_offset(const recurrent_network *n, const void *base, int64_t reals) {
-  return base == NULL ? NULL : (char *)base + reals * (int64_t)bppsa_dtype_size(n->config.dtype);
-}
-
 /* ---- forward ---- */
 
 /* words: the shape in letters. */

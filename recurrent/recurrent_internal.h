@@ -310,7 +310,9 @@ bppsa_status bppsa_recurrent_go_back(recurrent_network *n);
 /* Writes n->of_cells, the gradients of c, which are 0 in the seed of h, to the second halves of the rows of n->g. */
 bppsa_status bppsa_recurrent_put_cells(const recurrent_network *n);
 /* The address `reals` reals behind `base`; NULL for NULL. */
-void *bppsa_recurrent_offset(const recurrent_network *n, const void *base, int64_t reals);
+static inline void *bppsa_recurrent_offset(const recurrent_network *n, const void *base, int64_t reals) {
+  return base == NULL ? NULL : (char *)(uintptr_t)base + reals * (n->config.dtype == BPPSA_F64 ? 8 : 4);
+}
 
 /* The functions of a network for one kind of device. On a GPU all work is queued on the device's stream. */
 struct recurrent_backend {

@@ -23,7 +23,11 @@ static size_t bytes_of(const recurrent_network *n, int64_t reals) {
 static bppsa_status check_values(const bppsa_view *resets) {
   const uint8_t *mask = resets->data;
   const int64_t count = bppsa_view_count(resets), batch = resets->shape[1];
-  for (int64_t i = 0; i < count; ++i) {
+  uint8_t all = 0;
+  for (int64_t i = 0; i < count; ++i) { /* a loop without branches looks at many at once */
+    all |= mask[i];
+  }
+  for (int64_t i = 0; all > 1 && i < count; ++i) {
     if (mask[i] > 1) {
       return bppsa_fail(BPPSA_ERR_ARGUMENT, "resets: %d at step %lld of sample %lld of the batch, expected 0 or 1", (int)mask[i],
                         (long long)(i / batch), (long long)(i % batch));
@@ -70,6 +74,14 @@ void bppsa_resets_take(recurrent_network *n, int64_t batch, const bppsa_view *re
   r->active = n->gpu != NULL && given != NULL; /* a GPU may record the pass, for batches of other resets */
   r->given = given;
   if (n->gpu != NULL || given == NULL || memchr(given, 1, (size_t)(steps * batch)) == NULL) {
+    return;
+  }
+  if (sides == 1 && !n->ragged.active) { /* places are samples */
+    memcpy(r->mask, given, (size_t)(steps * batch));
+    for (int64_t t = 0; t < steps; ++t) {
+      r->any[t] = memchr(given + t * batch, 1, (size_t)batch) != NULL;
+    }
+    r->active = true;
     return;
   }
   memset(r->mask, 0, (size_t)(sides * steps * batch));
@@ -131,12 +143,18 @@ static const uint8_t *block_mask(const recurrent_network *n, const recurrent_res
   return bppsa_resets_mask(n, s->layer, s->step) + n->batch - s->samples + s->first;
 }
 
+/* The first sample from i on that begins anew; `count`: none. Few do, and memchr looks at many bytes at once. */
+static int64_t next_of(const uint8_t *mask, int64_t i, int64_t count) {
+  const uint8_t *found = i < count ? memchr(mask + i, 1, (size_t)(count - i)) : NULL;
+  return found != NULL ? found - mask : count;
+}
+
 /* Writes 0 to rows of so many bytes, of samples that begin anew; or copies the rows of `from`, unless it is NULL. */
 static void replace_rows(const uint8_t *mask, int64_t count, size_t bytes, const char *from, char *to) {
-  for (int64_t i = 0; i < count; ++i) {
-    if (mask[i] && from != NULL) {
+  for (int64_t i = next_of(mask, 0, count); i < count; i = next_of(mask, i + 1, count)) {
+    if (from != NULL) {
       memcpy(to + (size_t)i * bytes, from + (size_t)i * bytes, bytes);
-    } else if (mask[i]) {
+    } else {
       memset(to + (size_t)i * bytes, 0, bytes);
     }
   }
@@ -144,10 +162,8 @@ static void replace_rows(const uint8_t *mask, int64_t count, size_t bytes, const
 
 /* Writes h (or c) of the state from which samples begin anew to their rows. */
 static void begin_rows(const recurrent_network *n, int64_t l, const uint8_t *mask, int64_t count, bool cells, void *rows) {
-  for (int64_t i = 0; i < count; ++i) {
-    if (mask[i]) {
-      bppsa_reset_state_write(n, l, cells, bppsa_recurrent_offset(n, rows, i * n->config.hidden));
-    }
+  for (int64_t i = next_of(mask, 0, count); i < count; i = next_of(mask, i + 1, count)) {
+    bppsa_reset_state_write(n, l, cells, bppsa_recurrent_offset(n, rows, i * n->config.hidden));
   }
 }
 

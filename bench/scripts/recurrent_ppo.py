@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What examples/python/recurrent_ppo.py reaches, and how long an update takes, by bppsa.torch.GRU and by its loop of cells.
 
-    PYTHONPATH=build/cpu/python bench/scripts/recurrent_ppo.py bench/results/recurrent_ppo.json [--seeds 5] [--updates 80]
+    PYTHONPATH=build/cpu/python bench/scripts/recurrent_ppo.py RESULT.json [--seeds 5] [--updates 80] [--cpu-time]
 
 The two train in turns, seed by seed. RESULT.json has a row for each training: its return, the mean of the last ten rollouts, and
 the median seconds of an update. Exits 1 where the first updates differ by more than 1e-5, or where the median return of one of the
@@ -12,6 +12,8 @@ import importlib.util
 import os
 import statistics
 import sys
+import time
+import types
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import program  # noqa: E402
@@ -33,11 +35,14 @@ def main():
     parser.add_argument("result", metavar="RESULT.json")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--updates", type=int, default=80)
+    parser.add_argument("--cpu-time", action="store_true", help="of this process, beside other programs")
     options = parser.parse_args()
     if options.seeds < 1 or options.updates < 1:
         parser.error(f"--seeds is {options.seeds} and --updates {options.updates}, expected 1 or more")
     example = load()
     example.torch.set_num_threads(1)
+    if options.cpu_time:
+        example.time = types.SimpleNamespace(perf_counter=time.process_time)
     difference, rows = example.compare(), []
     for seed in range(options.seeds):
         for method, by_torch in (("bppsa", False), ("torch_cells", True)):
@@ -48,6 +53,7 @@ def main():
     ok = difference <= 1e-5 and all(min(a) <= statistics.median(b) <= max(a) for a, b in ((one, other), (other, one)))
     results_file.write(options.result, {
         "bench": "recurrent_ppo", **program.where_and_when(), "torch": example.torch.__version__, "threads": 1,
+        "clock": "cpu" if options.cpu_time else "wall",
         "environments": example.ENVIRONMENTS, "steps": example.STEPS, "hidden": example.HIDDEN, "updates": options.updates,
         "first_update_difference": difference, "ok": ok, "rows": rows})
     for name, each in returns.items():

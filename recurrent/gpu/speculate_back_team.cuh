@@ -191,8 +191,8 @@ __device__ __forceinline__ void back_help_read(int lane, int round, back_helper<
   }
 }
 
-/* Notes in front of which steps of a round, of which everything has been read, the sample begins anew, and puts the state from which
- * it does there. No register holds anything for this between rounds, since helpers have none to spare. */
+/* Notes in front of which steps of a round, of which everything has been read, the sample begins anew, and puts the state from
+ * which it does there. No register holds anything for this between rounds, since helpers have none to spare. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ void back_help_reset(const layer_arrays<real> &c, const back_places<real, cell, HP, KIND> &at,
                                                 int lane, int round, back_helper<real, cell, HP, KIND> *h) {
