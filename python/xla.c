@@ -44,10 +44,11 @@ typedef struct {
   bppsa_device *device;
   bppsa_layer *layer;
   bppsa_layer_sizes sizes;
-  int64_t users;  /* calls that compute with it now */
-  uint64_t stamp; /* of its latest use */
-  bool kept;      /* it is in the list */
-  bool pair;      /* the cell's state is one */
+  int64_t tangent, second; /* bytes of scratch of derivatives along a direction */
+  int64_t users;           /* calls that compute with it now */
+  uint64_t stamp;          /* of its latest use */
+  bool kept;               /* it is in the list */
+  bool pair;               /* the cell's state is one */
 } entry;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -84,6 +85,7 @@ static bppsa_status fill_entry(const layer_key *key, entry *e) {
   BPPSA_TRY(bppsa_device_create("cpu", key->threads, &e->device));
   BPPSA_TRY(bppsa_layer_create(&config, kind->cell, e->device, &e->layer));
   bppsa_layer_bytes(e->layer, &e->sizes);
+  BPPSA_TRY(bppsa_layer_tangent_bytes(e->layer, &e->tangent, &e->second));
   e->pair = kind->cell->pair;
   e->key = *key;
   e->users = 1;
@@ -424,6 +426,17 @@ static bppsa_layer_gradients gradients_of(const call *c) {
                                  .reset_state = PART(of_reset_state)};
 }
 
+static bppsa_layer_tangents tangents_of(const call *c) {
+  return (bppsa_layer_tangents){.x = PART(d_x),
+                                .h0 = PART(d_h0),
+                                .c0 = PART(d_c0),
+                                .w_ih = PART(d_w_ih),
+                                .w_hh = PART(d_w_hh),
+                                .b_ih = PART(d_b_ih),
+                                .b_hh = PART(d_b_hh),
+                                .reset_state = PART(d_reset_state)};
+}
+
 /* Adds row 0 of the gradient `from` to the gradient `to` [B][H]. */
 static void add_first(const call *c, int to, int from) {
   void *sum = part_of(c, to);
@@ -466,6 +479,33 @@ static bppsa_status backward(const entry *e, const call *c) {
   return BPPSA_OK;
 }
 
+static bppsa_status tangent(const entry *e, const call *c) {
+  const bppsa_layer_inputs inputs = inputs_of(c);
+  const bppsa_layer_tape tape = tape_of(c);
+  const bppsa_layer_tangents tangents = tangents_of(c);
+  if (e != NULL) {
+    return bppsa_layer_tangent(e->layer, e->device, &inputs, &tape, &tangents, PART(d_h), PART(d_c), c->scratch);
+  }
+  add_first(c, ARRAY_d_h, ARRAY_d_h0);
+  add_first(c, ARRAY_d_c, ARRAY_d_c0);
+  return BPPSA_OK;
+}
+
+static bppsa_status second(const entry *e, const call *c) {
+  const bppsa_layer_inputs inputs = inputs_of(c);
+  const bppsa_layer_tape tape = tape_of(c);
+  const bppsa_layer_tangents tangents = tangents_of(c);
+  const bppsa_layer_seed seed = seed_of(c), along = {.h = ROWS(d_of_h), .c = ROWS(d_of_c)};
+  const bppsa_layer_gradients derivatives = gradients_of(c);
+  if (e != NULL) {
+    BPPSA_TRY(bppsa_layer_tangent_backward(e->layer, e->device, &inputs, &tape, &tangents, PART(d_h), PART(d_c), &seed, &along,
+                                           &derivatives, c->scratch));
+  }
+  add_first(c, ARRAY_of_h0, ARRAY_d_of_h);
+  add_first(c, ARRAY_of_c0, ARRAY_d_of_c);
+  return BPPSA_OK;
+}
+
 /* ---- handlers ---- */
 
 typedef struct {
@@ -480,6 +520,14 @@ static int64_t forward_bytes(const entry *e) {
 
 static int64_t backward_bytes(const entry *e) {
   return e->sizes.backward;
+}
+
+static int64_t tangent_bytes(const entry *e) {
+  return e->tangent;
+}
+
+static int64_t second_bytes(const entry *e) {
+  return e->second;
 }
 
 static void clear_results(const call *c) {
@@ -567,6 +615,16 @@ bppsa_xla_error *bppsa_python_xla_backward(bppsa_xla_frame *frame) {
   return handle(&h, frame);
 }
 
+bppsa_xla_error *bppsa_python_xla_tangent(bppsa_xla_frame *frame) {
+  static const handler h = {"tangent", tangent, tangent_bytes};
+  return handle(&h, frame);
+}
+
+bppsa_xla_error *bppsa_python_xla_second(bppsa_xla_frame *frame) {
+  static const handler h = {"second derivative", second, second_bytes};
+  return handle(&h, frame);
+}
+
 /* ---- sizes ---- */
 
 static bppsa_status copy_word(const char *what, const char *from, char word[WORD]) {
@@ -600,7 +658,9 @@ bppsa_status bppsa_python_xla_facts(const char *cell, const char *method, const 
   facts[0] = e->sizes.saved;
   facts[1] = e->sizes.forward + front;
   facts[2] = e->sizes.backward + front;
-  facts[3] = e->pair ? 2 : 1;
+  facts[3] = e->tangent + front;
+  facts[4] = e->second + front;
+  facts[5] = e->pair ? 2 : 1;
   give_back(e);
   return BPPSA_OK;
 }

@@ -328,13 +328,14 @@ def xla_arrays() -> list[tuple[str, str, str]]:
 
 
 def xla_handler(name: str) -> Any:
-    """The function "forward" or "backward", as jax.ffi.pycapsule takes it."""
+    """The function "forward", "backward", "tangent" or "second", as jax.ffi.pycapsule takes it."""
     return getattr(_library, "bppsa_python_xla_" + name)
 
 
 def xla_facts(cell: str, method: str, forward: str, relu: bool, f64: bool, threads: int, shape: Sequence[int],
-              arguments: int) -> tuple[int, int, int, int]:
-    """Of a layer of shape T, B, I, H: bytes of `saved`, of scratch forward and backward, and the parts of a state, 1 or 2."""
-    facts = sizes(0, 0, 0, 0)
+              arguments: int) -> tuple[int, ...]:
+    """Of a layer of shape T, B, I, H: bytes of `saved`, of the scratch of forward, backward, tangent and second, and the parts of
+    a state, 1 or 2."""
+    facts = sizes(*[0] * 6)
     _check(_xla_facts(_word(cell), _word(method), _word(forward), relu, f64, threads, sizes(*shape), arguments, facts))
     return tuple(facts)

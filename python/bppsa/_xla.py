@@ -3,7 +3,8 @@ what vmap does to them.
 
     forward    (x, weights, ..) -> h, c, saved                      what a layer computes, and the tape of its backward passes
     tangent    the derivative of h and c in the direction of tangents, linear in these; its transpose is
-    backward   (x, weights, .., tape, of_h, of_c) -> of_x, of_w_ih, ..
+    backward   (x, weights, .., tape, of_h, of_c) -> of_x, of_w_ih, .., the gradients
+    second     the derivative of backward's results in the direction of tangents, linear in these; its own transpose but for names
 
 A primitive's arrays have names, those of BPPSA_XLA_ARRAYS in python/xla.h. Its parameters `arguments` and `results` say which of
 them a call has. Nothing but arrays goes from one pass to another.
@@ -216,7 +217,12 @@ def _batch(primitive: Primitive, arrays: Sequence[Any], axes: Sequence[Any], *, 
 
 FORWARD = _primitive("forward", 0)
 BACKWARD = _primitive("backward", 1)
-TANGENT = _primitive("tangent", 0, "bppsa.jax: jvp, forward-mode derivatives: not supported yet; use grad or vjp")
+TANGENT = _primitive("tangent", 2)
+SECOND = _primitive("second", 3)
+# What the transpose of a derivative of a derivative is computed from; itself it never is.
+SHAPES.update({f"e_{name}": SHAPES[name] for name in PARAMETERS})
+THIRD = _primitive("third", 0, "bppsa.jax: forward-mode derivatives of forward-mode derivatives: not supported; take grad of "
+                               "one of the two")
 
 
 def _is_zero(value: Any) -> bool:
@@ -227,41 +233,133 @@ def _zero(primal: Any) -> Any:
     return ad.Zero(jax.typeof(primal).to_tangent_aval())
 
 
+def _along(prefix: str, arguments: Names, tangents: Sequence[Any], names: Names = PARAMETERS) -> dict[str, Any]:
+    """The tangents of arguments that are not 0, by their names as such."""
+    return {prefix + name: tangent for name, tangent in zip(arguments, tangents) if name in names and not _is_zero(tangent)}
+
+
+def _call(primitive: Primitive, options: Options, arrays: dict[str, Any], results: Names) -> dict[str, Any]:
+    """Calls a primitive with arrays by name, of which it takes those that it knows, and gives its results by name."""
+    given = ordered(arrays)
+    return dict(zip(results, primitive.bind(*given.values(), options=options, arguments=tuple(given),
+                                            results=(*results, "scratch"))))
+
+
+def _states(names: Sequence[str]) -> Names:
+    """Of the tape's arrays those that have tangents, as names of these."""
+    return tuple(f"d_{name}" for name in ("h", "c") if name in names)
+
+
+def _without(named: dict[str, Any], *prefixes: str) -> dict[str, Any]:
+    return {name: array for name, array in named.items() if not name.startswith(prefixes)}
+
+
+def _fit(unknown: dict[str, Any], arguments: Names, found: dict[str, Any]) -> list[Any]:
+    """The results of a transpose. An array that several passes share gets the sum of their gradients."""
+    fitted = {name: array.sum(0) if len(array.shape) > len(unknown[name].shape) else array for name, array in found.items()
+              if name in unknown}
+    return [None if name not in unknown else fitted.get(name, ad.Zero(unknown[name])) for name in arguments]
+
+
+def _unknown(named: dict[str, Any]) -> dict[str, Any]:
+    return {name: array.aval for name, array in named.items() if ad.is_undefined_primal(array)}
+
+
+def _seeds(prefix: str, results: Names, seeds: Sequence[Any]) -> dict[str, Any]:
+    """The gradients of results that are not 0, by the names that they have as arguments."""
+    return {prefix + name.split("_", 1)[1]: seed for name, seed in zip(results, seeds) if name != "scratch" and not _is_zero(seed)}
+
+
 def _forward_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, options: Options, arguments: Names, results: Names) -> Any:
     found = FORWARD.bind(*primals, options=options, arguments=arguments, results=results)
-    arrays = ordered({**dict(zip(arguments, primals)), **{name: array for name, array in zip(results, found) if name in TAPE},
-                      **{f"d_{name}": tangent for name, tangent in zip(arguments, tangents)
-                         if name in PARAMETERS and not _is_zero(tangent)}})
-    wanted = tuple(f"d_{name}" for name in results if name in ("h", "c"))
-    derivatives = dict(zip(wanted, TANGENT.bind(*arrays.values(), options=options, arguments=tuple(arrays),
-                                                results=(*wanted, "scratch"))))
+    tape = {name: array for name, array in zip(results, found) if name in TAPE}
+    derivatives = _call(TANGENT, options, {**dict(zip(arguments, primals)), **tape, **_along("d_", arguments, tangents)},
+                        _states(results))
     return found, [derivatives.get(f"d_{name}", _zero(array)) for name, array in zip(results, found)]
 
 
 def _tangent_transpose(seeds: Sequence[Any], *arrays: Any, options: Options, arguments: Names, results: Names) -> Any:
     """From the gradients of d_h and d_c to those of the tangents d_x, d_w_ih, .."""
     named = dict(zip(arguments, arrays))
-    unknown = {name: array.aval for name, array in named.items() if ad.is_undefined_primal(array)}
-    seed = {name.replace("d_", "of_"): value for name, value in zip(results, seeds) if name != "scratch" and not _is_zero(value)}
-    if not seed:
-        return [ad.Zero(unknown[name]) if name in unknown else None for name in arguments]
-    given = ordered({**{name: array for name, array in named.items() if not name.startswith("d_")}, **seed})
-    wanted = tuple(name for name in SHAPES if name.startswith("of_") and name.replace("of_", "d_", 1) in unknown)
-    found = BACKWARD.bind(*given.values(), options=options, arguments=tuple(given), results=(*wanted, "scratch"))
-    gradients = {name.replace("of_", "d_", 1): array for name, array in zip(wanted, found)}
-    # An array that several passes share gets the sum of their gradients.
-    return [(gradients[name].sum(0) if len(gradients[name].shape) > len(unknown[name].shape) else gradients[name])
-            if name in unknown else None for name in arguments]
+    unknown, seed = _unknown(named), _seeds("of_", results, seeds)
+    found = {}
+    if seed:
+        wanted = tuple(name for name in SHAPES if name.startswith("of_") and name.replace("of_", "d_", 1) in unknown)
+        found = _call(BACKWARD, options, {**_without(named, "d_"), **seed}, wanted)
+    return _fit(unknown, arguments, {name.replace("of_", "d_", 1): array for name, array in found.items()})
 
 
-def _refuse_second(*_: Any, **__: Any) -> Any:
-    raise NotImplementedError("bppsa.jax: second derivatives: not supported yet")
+# The tape of a pass is a function of the pass's arguments. A rule for what reads it gives the derivative in these arguments,
+# through the tape too, and leaves out the tangents of the tape's arrays; a transpose gives them the gradient 0.
+
+def _backward_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, options: Options, arguments: Names, results: Names) -> Any:
+    found = BACKWARD.bind(*primals, options=options, arguments=arguments, results=results)
+    named = dict(zip(arguments, primals))
+    along = _along("d_", arguments, tangents)
+    states = _along("d_", arguments, tangents, ("h", "c"))
+    if along and set(states) != set(_states(arguments)):
+        states = _call(TANGENT, options, {**_without(named, "of_"), **along}, _states(arguments))
+    along = {**along, **_along("d_", arguments, tangents, ("of_h", "of_c"))}
+    zeros = {name: jnp.zeros_like(named[name[2:]]) for name in _states(arguments)}
+    wanted = tuple(name for name in results if name != "scratch")
+    derivatives = _call(SECOND, options, {**named, **zeros, **states, **along}, wanted)
+    return found, [derivatives.get(name, _zero(array)) for name, array in zip(results, found)]
+
+
+def _second_transpose(seeds: Sequence[Any], *arrays: Any, options: Options, arguments: Names, results: Names) -> Any:
+    """The derivative of the gradients is symmetric: with the seeds as the direction it is that of its arguments' gradients."""
+    named = dict(zip(arguments, arrays))
+    unknown, direction = _unknown(named), _seeds("d_", results, seeds)
+    found = {}
+    if direction:
+        base = _without(named, "d_")
+        states = _call(TANGENT, options, {**_without(base, "of_"), **direction}, _states(arguments))
+        wanted = tuple(name for name in SHAPES if name.startswith("of_") and name not in ("of_h", "of_c")
+                       and name.replace("of_", "d_", 1) in unknown)
+        if wanted:
+            found = _call(SECOND, options, {**base, **direction, **states}, wanted)
+        found = {**{name.replace("of_", "d_", 1): array for name, array in found.items()},
+                 **{name.replace("d_", "d_of_", 1): array for name, array in states.items()}}
+    return _fit(unknown, arguments, found)
+
+
+def _tangent_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, options: Options, arguments: Names, results: Names) -> Any:
+    found = TANGENT.bind(*primals, options=options, arguments=arguments, results=results)
+    named = dict(zip(arguments, primals))
+    states = {name: array for name, array in zip(results, found) if name != "scratch"}
+    linear = _along("", arguments, tangents, tuple(f"d_{name}" for name in PARAMETERS))
+    other = _along("e_", arguments, tangents)
+    parts = []
+    if linear:
+        parts.append(_call(TANGENT, options, {**_without(named, "d_"), **linear}, tuple(states)))
+    if other:
+        parts.append(_call(THIRD, options, {**named, **states, **other}, tuple(states)))
+    sums = {name: parts[0][name] + parts[1][name] if len(parts) == 2 else parts[0][name] for name in states} if parts else {}
+    return found, [sums.get(name, _zero(array)) for name, array in zip(results, found)]
+
+
+def _third_transpose(seeds: Sequence[Any], *arrays: Any, options: Options, arguments: Names, results: Names) -> Any:
+    """The gradient of <seed, derivative in the direction d> is the derivative in that direction of the gradient of <seed, h>."""
+    named = dict(zip(arguments, arrays))
+    unknown, seed = _unknown(named), _seeds("of_", results, seeds)
+    found = {}
+    if seed:
+        wanted = tuple(name for name in SHAPES if name.startswith("of_") and name.replace("of_", "e_", 1) in unknown)
+        found = _call(SECOND, options, {**_without(named, "e_"), **seed}, wanted)
+    return _fit(unknown, arguments, {name.replace("of_", "e_", 1): array for name, array in found.items()})
+
+
+def _refuse_third(*_: Any, **__: Any) -> Any:
+    raise NotImplementedError("bppsa.jax: third derivatives: not supported")
 
 
 ad.primitive_jvps[FORWARD] = _forward_jvp
-ad.primitive_jvps[BACKWARD] = _refuse_second
-ad.primitive_jvps[TANGENT] = _refuse_second
+ad.primitive_jvps[BACKWARD] = _backward_jvp
+ad.primitive_jvps[TANGENT] = _tangent_jvp
+ad.primitive_jvps[SECOND] = ad.primitive_jvps[THIRD] = _refuse_third
 ad.primitive_transposes[TANGENT] = _tangent_transpose
+ad.primitive_transposes[SECOND] = _second_transpose
+ad.primitive_transposes[THIRD] = _third_transpose
 
 
 def forward(options: Options, arrays: dict[str, Any]) -> list[Any]:

@@ -38,7 +38,8 @@ class Weights(NamedTuple):
     reset_state: Any = None
 
 
-FFI_TARGETS = ("bppsa_forward", "bppsa_backward")  # the names that jax.export is to let pass, in disabled_checks
+# The names that jax.export is to let pass, in disabled_checks.
+FFI_TARGETS = ("bppsa_forward", "bppsa_backward", "bppsa_tangent", "bppsa_second")
 Given = Union[Weights, Mapping[str, Any], Sequence[Any]]
 State = Any  # h [B, H], of an LSTM a pair (h, c)
 _GATES = {"rnn": 1, "gru": 3, "lstm": 4}

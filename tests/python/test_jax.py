@@ -50,6 +50,39 @@ class Layers(unittest.TestCase):
                 self.assertLess(distance(found, wanted), NEAR)
                 self.assertLess(distance(jax.jit(case.ours)(case.arguments), jax.jit(case.reference)(case.arguments)), NEAR)
 
+    def test_second_derivatives(self):
+        """jvp, and the four ways to a Hessian-vector product but forward over forward, within 1e-12."""
+        first = int(os.environ.get("BPPSA_TEST_SEED", 0))
+        for seed in range(first, first + (300 if FULL else 3)):
+            case = Case(seed)
+            random = np.random.default_rng(seed + 1000)
+            along, weights = (jax.tree.map(lambda each: jnp.asarray(random.standard_normal(each.shape)), case.arguments)
+                              for _ in range(2))
+            dot = lambda one, other: sum(map(jnp.vdot, jax.tree.leaves(one), jax.tree.leaves(other)))  # noqa: E731
+            ways = {"jvp": lambda f, loss: lambda at: jax.jvp(f, (at,), (along,)),
+                    "jvp of grad": lambda f, loss: lambda at: jax.jvp(jax.grad(loss), (at,), (along,)),
+                    "grad of grad": lambda f, loss: jax.grad(lambda at: dot(jax.grad(loss)(at), weights)),
+                    "grad of jvp": lambda f, loss: jax.grad(lambda at: jax.jvp(loss, (at,), (along,))[1])}
+            for name, way in ways.items():
+                with self.subTest(seed=seed, way=name, case=str(case)):
+                    found, wanted = (jax.jit(way(f, case.loss(f)))(case.arguments) for f in (case.ours, case.reference))
+                    self.assertLess(distance(found, wanted), NEAR)
+        loss = case.loss(case.ours)
+        with self.assertRaisesRegex(NotImplementedError, "forward-mode derivatives of forward-mode derivatives"):
+            jax.jvp(lambda at: jax.jvp(loss, (at,), (along,))[1], (case.arguments,), (along,))
+        with self.assertRaisesRegex(NotImplementedError, "third derivatives"):
+            jax.grad(lambda at: dot(jax.jvp(jax.grad(loss), (at,), (along,))[1], weights))(case.arguments)
+
+    def test_hessian(self):
+        """Over vmap: jax.hessian and jacfwd of a small layer, in the weights and in x."""
+        x, weights, state = problem("gru", 3, 2, 2, 2)
+        for argument in (0, 1):
+            found, wanted = (jax.jit(jax.hessian(loss_of("gru", own), argument))(x, weights, state) for own in (run, layer))
+            self.assertLess(distance(found, wanted), NEAR)
+            found, wanted = (jax.jit(jax.jacfwd(lambda *at, own=own: own("gru", *at)[0], argument))(x, weights, state)
+                             for own in (run, layer))
+            self.assertLess(distance(found, wanted), NEAR)
+
     def test_float32(self):
         for kind in KINDS:
             arguments = problem(kind, 40, 3, 4, 16, "float32")

@@ -95,7 +95,8 @@ class Linen(unittest.TestCase):
 class Nnx(unittest.TestCase):
     def test_rnn(self):
         options = {"in_features": 4, "hidden_features": 5, "param_dtype": jnp.float64}
-        makers = [lambda: nnx.SimpleCell(**options, rngs=nnx.Rngs(0)), lambda: nnx.GRUCell(**options, rngs=nnx.Rngs(0)),
+        makers = [lambda: nnx.SimpleCell(**options, dtype=jnp.float64, rngs=nnx.Rngs(0)),
+                  lambda: nnx.GRUCell(**options, rngs=nnx.Rngs(0)),
                   lambda: nnx.LSTMCell(**options, rngs=nnx.Rngs(0)), lambda: nnx.OptimizedLSTMCell(**options, rngs=nnx.Rngs(0))]
         x = data()
         for make in makers:
