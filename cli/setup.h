@@ -98,7 +98,8 @@ bppsa_status bppsa_setup_dataset(const bppsa_cli *cli, const bppsa_device *devic
 bppsa_status bppsa_setup_pack(const bppsa_cli *cli, const bppsa_network *network, const bppsa_device *device, const char *kept,
                               bool ranks, double *validation, bppsa_network_config *config, bppsa_dataset **dataset,
                               bppsa_pack_times *times);
-/* Reads --stateful, which makes the samples pieces of streams. ERR_ARGUMENT: beside ranks, a GPU or two directions. */
+/* Reads --stateful, which makes the samples pieces of streams. ERR_ARGUMENT: beside two directions, or ranks that do not share
+ * batches. */
 bppsa_status bppsa_setup_streams(const bppsa_cli *cli, bool ranks, const bppsa_network_config *config, bppsa_dataset *dataset);
 void bppsa_setup_note_classes(const bppsa_cli *cli, const bppsa_dataset *dataset);
 /* Opens the data set `spec`, whatever --data says. Each sample has one label, or with loss_all one for each step. device NULL: WAV

@@ -102,9 +102,9 @@ typedef struct {
   bppsa_status (*input_gradients)(bppsa_model *model, bppsa_view *x, bppsa_view *h0);
 
   /* The last states of the samples of the latest forward pass, such as a pass that goes on takes for its h0; where samples have
-   * lengths, those at their ends. shape = {L, S}; states [L][apart][S], in host memory, gets the first b rows of each layer; NULL:
-   * only the shape is wanted, and there need be no pass. The function NULL: the model has no states. ERR_UNSUPPORTED: a model on a
-   * GPU, or in two directions; ERR_ARGUMENT: no pass yet. */
+   * lengths, those at their ends. shape = {L, S}; states [L][apart][S], where the model is, gets the first b rows of each layer,
+   * which a GPU queues; NULL: only the shape is wanted, and there need be no pass. The function NULL: the model has no states.
+   * ERR_UNSUPPORTED: a model in two directions; ERR_ARGUMENT: no pass yet; ERR_CUDA. */
   bppsa_status (*last_states)(bppsa_model *model, int64_t shape[2], int64_t apart, void *states);
 
   /* Searches activations and gradients; true, with *where filled, if something is not finite. */
