@@ -77,8 +77,9 @@ typedef struct {
   /* [b], each 1 .. T, in host memory: only that many steps of a sample are computed; its logits on the last step are those at its
    * length; logits, states and gradients behind it are 0. NULL: all samples have T steps. */
   const int64_t *lengths;
-  /* [T, b], bool or u8, in host memory: where it is 1, the sample begins anew in front of the step, and where it is 0 the sample
-   * goes on. NULL: all samples go on. */
+  /* [T, b], bool or u8: where it is 1, the sample begins anew in front of the step, and where it is 0 the sample goes on. In host
+   * memory, or where the model is: on a GPU bytes are copied to be checked, for which the pass waits, and so cannot be recorded; a
+   * bool mask is not checked, and every byte but 0 counts as 1. NULL: all samples go on. */
   const bppsa_view *resets;
 } bppsa_spans;
 

@@ -98,7 +98,7 @@ class _Layer(torch.autograd.Function):
             layer.forward(read.data_ptr(), _addresses((spans.lengths, spans.resets)), _addresses(first) if first else None, at,
                           tape.data_ptr() if x.is_cuda else tape.address, _addresses(last), *map(_address, outputs))
             pool.account.end(layer, False, held.number)
-            return tape, key[6] and layer.speculates[1], (held, spans, begins)  # what the call reads is its own, behind an interrupt too
+            return tape, key[6] and layer.speculates[1], (held, spans, begins)  # what the call reads is its own
 
         tape, exact, _ = _call(flops, x, lambda: pool.run(key, run))  # a new layer may take seconds too
         if recorded:
