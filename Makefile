@@ -1,6 +1,6 @@
 # The two commands are `make demo` and `make test`. CMake does the work; see CMakePresets.json.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-check build demo test check check-long coverage gpu-bundle install format clean
+.PHONY: help setup setup-check build demo test check check-long coverage gpu-bundle install wheel format clean
 SHELL := /bin/sh
 PREFIX ?= /usr/local
 # CMake runs its own build tool: it must not inherit this make's job server.
@@ -14,6 +14,7 @@ help:
 	@echo "make coverage          which statements the tests run, a row a folder (long; needs python3)"
 	@echo "make build             build the program: build/cpu/bppsa"
 	@echo "make install PREFIX=P  install program, library, headers, completions and manual pages under P (default $(PREFIX))"
+	@echo "make wheel             build the Python package for machines without a compiler: build/dist/bppsa-*.whl (needs the network)"
 	@echo "make gpu-bundle        build what bench/gpu.sh runs on a machine with a GPU: build/gpu/bundle"
 	@echo "make setup             install the packages that are missing (as root), or name them"
 	@echo "make format            clang-format 14 over all sources"
@@ -49,6 +50,9 @@ gpu-bundle: setup
 
 install: build
 	@cmake --install build/cpu --prefix "$(PREFIX)"
+
+wheel: setup
+	@tools/wheel build/dist
 
 format:
 	@tools/check_format --fix

@@ -53,6 +53,7 @@
 #include "recurrent/cell.h"
 #include "recurrent/certify.h"
 #include "recurrent/chain.h"
+#include "recurrent/layer.h"
 #include "recurrent/parallel_backward.h"
 #include "recurrent/parallel_forward.h"
 #include "recurrent/recurrent.h"

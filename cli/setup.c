@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "core/base/alloc.h"
 #include "terminal/machine.h"
 #include "terminal/progress.h"
 #include "train/data/bitstream.h"
@@ -486,6 +487,35 @@ bppsa_status bppsa_setup_streams(const bppsa_cli *cli, bool ranks, const bppsa_n
                       split);
   }
   dataset->streams = true;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_setup_windows(const bppsa_cli *cli, bool ranks, bppsa_network_config *config, bppsa_dataset *dataset) {
+  const int64_t windows = bppsa_cli_value(cli, BPPSA_OPTION_BPTT)->integer;
+  const bool cuda = strncmp(bppsa_cli_value(cli, BPPSA_OPTION_DEVICE)->text, "cuda", 4) == 0;
+  const char *beside = ranks                      ? "ranks, where gradients stay in their batch, expected no ranks"
+                       : cuda                     ? "--device cuda, where gradients stay in their batch, expected --device cpu"
+                       : dataset->packing != NULL ? "--pack, whose rows begin anew, expected --lengths alone"
+                       : config->steps.forward.kind == BPPSA_FORWARD_SPECULATIVE
+                           ? "a speculative forward pass, whose samples have one length, expected --forward sequential"
+                           : NULL;
+  if (bppsa_cli_given(cli, BPPSA_OPTION_BPTT) && !dataset->streams) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--bptt: given without --stateful, expected --stateful too");
+  }
+  if (windows <= 1) {
+    return BPPSA_OK;
+  }
+  if (beside != NULL) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--bptt: %" PRId64 " given beside %s", windows, beside);
+  }
+  int64_t steps = 0;
+  if (!bppsa_mul(windows, dataset->seq_len, &steps) || steps > BPPSA_MAX_SAMPLES) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "--bptt: %" PRId64 " batches of %" PRId64 " steps, expected at most %" PRId64 " steps in all", windows,
+                      dataset->seq_len, (int64_t)BPPSA_MAX_SAMPLES);
+  }
+  config->steps.forward = bppsa_forward_method_default(); /* passes of several lengths are sequential */
+  dataset->windows = windows;
   return BPPSA_OK;
 }
 

@@ -41,7 +41,7 @@
         BPPSA_USE(DROPOUT), BPPSA_USE_AS(LOSS, train_loss), BPPSA_USE(IGNORE_LABEL), BPPSA_USE(INIT), BPPSA_USE(DATA),           \
         BPPSA_USE(SET), BPPSA_USE(PADDING), BPPSA_USE(SAMPLES), BPPSA_USE(SEQ_LEN), BPPSA_USE_AS(INPUT, input_size),             \
         BPPSA_USE(BATCH), BPPSA_USE(VALIDATION), BPPSA_USE(LENGTHS), BPPSA_USE(RESETS), BPPSA_USE(LOSS_WEIGHTS),                 \
-        BPPSA_USE(PACK), BPPSA_USE(STATEFUL), BPPSA_FORWARD_USES, BPPSA_BACKWARD_USES, CERTIFY_USES,                             \
+        BPPSA_USE(PACK), BPPSA_USE(STATEFUL), BPPSA_USE(BPTT), BPPSA_FORWARD_USES, BPPSA_BACKWARD_USES, CERTIFY_USES,            \
         {.option = BPPSA_OPTION_CHUNKS, .help = CHUNKS_HELP}, LOOP_USES, BPPSA_USE(OPTIMIZER),                                   \
         {.option = BPPSA_OPTION_LR, .fallback = (rate)}, BPPSA_USE(MOMENTUM), RATE_USES, BPPSA_USE(SEED), RUN_USES               \
   }
@@ -139,6 +139,7 @@ static bppsa_status setup_data(const bppsa_cli *cli, bppsa_train_run *run) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--order: given beside --pack, whose rows hold several samples, expected one of them");
   }
   BPPSA_TRY(bppsa_setup_streams(cli, run->on.comm != NULL, &run->config, run->dataset));
+  BPPSA_TRY(bppsa_setup_windows(cli, run->on.comm != NULL, &run->config, run->dataset));
   BPPSA_TRY(bppsa_dataset_split(run->dataset, run->train.validation, &run->split));
   BPPSA_TRY(setup_order(cli, run));
   run->epoch_samples = bppsa_order_samples(&run->train.order, run->split.train);
@@ -146,6 +147,12 @@ static bppsa_status setup_data(const bppsa_cli *cli, bppsa_train_run *run) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
                       "--batch: %" PRId64 ", more than the %" PRId64 " training samples, expected at most that many",
                       run->train.batch, run->epoch_samples);
+  }
+  const int64_t batches = (run->epoch_samples - 1) / run->train.batch + 1;
+  if (run->dataset->windows > batches) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "--bptt: %" PRId64 ", more than the %" PRId64 " batches of an epoch, expected at most that many",
+                      run->dataset->windows, batches);
   }
   BPPSA_TRY(bppsa_network_fit(&run->network, bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text, run->dataset, &run->config));
   bppsa_setup_note_classes(cli, run->dataset);

@@ -54,11 +54,11 @@ static int64_t block_values(const bppsa_layer_call *call, int64_t task) {
 #define EACH_REAL "cnn/layers.inc"
 #include "core/base/each_real.inc"
 
-void bppsa_layer_forward(const bppsa_layer_call *call, const void *x, int32_t *places, void *y) {
+void bppsa_cnn_layer_forward(const bppsa_layer_call *call, const void *x, int32_t *places, void *y) {
   (call->dtype == BPPSA_F32 ? forward_f32 : forward_f64)(call, x, places, y);
 }
 
-void bppsa_layer_backward(const bppsa_layer_call *call, const void *dy, const void *x, const void *y, const int32_t *places,
-                          void *dx) {
+void bppsa_cnn_layer_backward(const bppsa_layer_call *call, const void *dy, const void *x, const void *y, const int32_t *places,
+                              void *dx) {
   (call->dtype == BPPSA_F32 ? backward_f32 : backward_f64)(call, dy, x, y, places, dx);
 }

@@ -19,9 +19,9 @@ typedef struct {
 
 /* y [b][C'][H'][W'] from x [b][C][H][W]. places [b][C'][H'][W'], for maxpool2d: the index of each largest value in its plane, -1
  * for none. */
-void bppsa_layer_forward(const bppsa_layer_call *call, const void *x, int32_t *places, void *y);
+void bppsa_cnn_layer_forward(const bppsa_layer_call *call, const void *x, int32_t *places, void *y);
 /* Computes dx from dy and from the arrays of the forward pass. */
-void bppsa_layer_backward(const bppsa_layer_call *call, const void *dy, const void *x, const void *y, const int32_t *places,
-                          void *dx);
+void bppsa_cnn_layer_backward(const bppsa_layer_call *call, const void *dy, const void *x, const void *y, const int32_t *places,
+                              void *dx);
 
 #endif

@@ -67,7 +67,7 @@ void bppsa_cnn_pass_forward(const bppsa_cnn_pass *pass, const void *x, const voi
     if (drops(pass)) {
       bppsa_dropout_apply(pass, x, y);
     } else {
-      bppsa_layer_forward(&call, x, places, y);
+      bppsa_cnn_layer_forward(&call, x, places, y);
     }
   }
   }
@@ -92,7 +92,7 @@ void bppsa_cnn_pass_input_gradient(const bppsa_cnn_pass *pass, const void *dy, c
     if (drops(pass)) {
       bppsa_dropout_apply(pass, dy, dx);
     } else {
-      bppsa_layer_backward(&call, dy, x, y, places, dx);
+      bppsa_cnn_layer_backward(&call, dy, x, y, places, dx);
     }
   }
   }

@@ -18,8 +18,9 @@ int main(void) {
     g[T][i] = 1.0;
   }
   bppsa_device *device = NULL;
-  const bppsa_view jacobians = bppsa_view_make(jt, BPPSA_F64, 4, (int64_t[]){T, 1, H, H});
-  const bppsa_view gradients = bppsa_view_make(g, BPPSA_F64, 3, (int64_t[]){T + 1, 1, H});
+  const int64_t of_jacobians[] = {T, 1, H, H}, of_gradients[] = {T + 1, 1, H};
+  const bppsa_view jacobians = bppsa_view_make(jt, BPPSA_F64, 4, of_jacobians);
+  const bppsa_view gradients = bppsa_view_make(g, BPPSA_F64, 3, of_gradients);
   const bppsa_scan_method method = bppsa_scan_method_of(BPPSA_SCAN_BLELLOCH); /* NULL in its place: the planner's choice */
   if (bppsa_device_create("cpu", 0, &device) != BPPSA_OK ||
       bppsa_scan(device, &jacobians, NULL, &gradients, &method) != BPPSA_OK) {

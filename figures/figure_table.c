@@ -53,7 +53,7 @@ const bppsa_figure_page bppsa_figure_pages[] = {
                .heading = "Many ranks: time and memory of a rank",
                .intro =
                    "<p class=\"note\">From the rows of bench ranks, which results.json holds: one forward and one backward pass "
-                   "of a batch, by the slowest rank; docs/ranks.md derives the model. Rings are noisy rows.</p>\n"},
+                   "of a batch, by the slowest rank; docs/time-ranks.md derives the model. Rings are noisy rows.</p>\n"},
     [FORWARD] = {.run = BPPSA_FIGURES_FORWARD,
                  .file = "index.html",
                  .kept = "results.json",

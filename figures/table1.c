@@ -47,7 +47,7 @@ static bppsa_status one_column(void *context) {
   if (is_conv(o)) {
     bppsa_conv_input_gradient(&o->conv, 1, o->dy, o->weights, o->scratch, o->dx);
   } else {
-    bppsa_layer_backward(&call, o->dy, o->x, o->y, o->places, o->dx);
+    bppsa_cnn_layer_backward(&call, o->dy, o->x, o->y, o->places, o->dx);
   }
   return BPPSA_OK;
 }
@@ -87,7 +87,7 @@ static bppsa_status prepare(operation *o) {
   fill(o->weights, weights, 1009);
   if (!is_conv(o)) {
     const bppsa_layer_call call = {.op = op, .out = o->layer->out, .dtype = BPPSA_F32, .threads = 1, .batch = 1};
-    bppsa_layer_forward(&call, o->x, o->places, o->y);
+    bppsa_cnn_layer_forward(&call, o->x, o->places, o->y);
   }
   return BPPSA_OK;
 }

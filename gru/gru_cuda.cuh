@@ -22,8 +22,8 @@ template <typename real> struct gru_unit {
   __device__ inline real before(const gru_unit &) const {
     return h;
   }
-  __device__ inline void begin() {
-    h = 0;
+  __device__ inline void begin(real to, real) {
+    h = to;
   }
   __device__ inline void factors(bool, real d[3], real *e, real *d_x) const {
     const read_code<real> of(n);

@@ -7,6 +7,9 @@
 #include "core/base/each_real.inc"
 
 #define FUNCTIONS(suffix)                                                                                                        \
-  { .forward = forward_##suffix, .backward = backward_##suffix, .coefficients = coefficients_##suffix }
+  {                                                                                                                              \
+    .forward = forward_##suffix, .backward = backward_##suffix, .coefficients = coefficients_##suffix,                           \
+    .tangent = tangent_##suffix, .tangent_backward = tangent_backward_##suffix                                                   \
+  }
 
 const bppsa_gru_kernels TABLE = {.f32 = FUNCTIONS(f32), .f64 = FUNCTIONS(f64)};

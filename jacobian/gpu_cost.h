@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 /* A round of a warp's inner loop, counted from the code that nvcc 13.0 makes for sm_90 in f32 along the path of a full round
- * (docs/gpu.md, "Sparse kernels"); a kernel without a loop is one round. */
+ * (docs/gpu-kernels.md); a kernel without a loop is one round. */
 typedef struct {
   double most;         /* items that a launch holds */
   double instructions; /* issue slots of a warp in a round */

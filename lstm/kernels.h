@@ -3,8 +3,8 @@
  *
  * pre and delta are [rows][4][n], pre with the recurrent products. saved is [rows][5][n]: the signed halves
  * (core/compute/simd_vectors.inc) of i and f, then g, the signed half of o, and tanh(c). g and carried are gradients of states,
- * [rows][2][n]: of h, then of c. far [4][n] or NULL: recurrent/cell.h. The other arrays are [rows][n]; `before` is c of the step
- * before. */
+ * [rows][2][n]: of h, then of c. far [4][n] or NULL: recurrent/cell.h. product [rows][4][n] is the tangent of pre. The other
+ * arrays are [rows][n]; `before` is c of the step before. */
 #ifndef BPPSA_LSTM_KERNELS_H
 #define BPPSA_LSTM_KERNELS_H
 
@@ -23,6 +23,12 @@ enum { LSTM_FACTORS = 6 }; /* d_i, d_f, d_g, d_o, o (1 - tanh²(c)), f */
     void (*backward)(int64_t rows, int64_t n, const real *saved, const real *before, const real *g, real *delta, bool add,       \
                      real *carried);                                                                                             \
     void (*coefficients)(int64_t rows, int64_t n, const real *saved, const real *before, real *const d[LSTM_FACTORS]);           \
+    /* the tangents of h and c; before_tangent is that of c of the step before */                                                \
+    void (*tangent)(int64_t rows, int64_t n, const real *product, const real *saved, const real *before,                         \
+                    const real *before_tangent, real *h_tangent, real *c_tangent);                                               \
+    /* from the tangent of pre, in place, the derivative of delta for the same g; and into carried those of 0 and f ∘ δ */    \
+    void (*tangent_backward)(int64_t rows, int64_t n, real *product, const real *saved, const real *before,                      \
+                             const real *before_tangent, const real *g, real *carried);                                          \
   } bppsa_lstm_##suffix;
 
 BPPSA_LSTM_KERNELS(float, f32)

@@ -26,8 +26,9 @@ template <typename real> struct lstm_unit {
   __device__ inline real before(const lstm_unit &) const {
     return h;
   }
-  __device__ inline void begin() {
-    h = c = 0;
+  __device__ inline void begin(real to, real to_c) {
+    h = to;
+    c = to_c;
   }
   __device__ inline void factors(bool, real d[5], real *e, real *d_x) const {
     d[0] = g * gate_slope_of(i);

@@ -115,6 +115,10 @@ static bppsa_status match(const bppsa_network *network, const bppsa_network_conf
 
 static void fit(const bppsa_dataset *dataset, bool weights, bppsa_network_config *config) {
   config->steps.seq_len = dataset->seq_len;
+  if (dataset->windows > 1) { /* the first passes of an epoch have fewer steps (train/batch_windows.c) */
+    config->steps.seq_len *= dataset->windows;
+    config->steps.lengths = true;
+  }
   if (!weights) {
     config->input = dataset->input;
     config->classes = dataset->classes;

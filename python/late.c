@@ -1,12 +1,20 @@
 /* jansson and zlib, loaded when a command first runs. The library of the package does not name them as libraries that it needs, so
  * that it is imported, and layers and scans work, where they are missing. Each function here stands in front of the one of the same
- * name and hands the call on. Where the library is missing it returns 0, but commands ask bppsa_python_load first. */
+ * name and hands the call on. Where the library is missing it returns 0, but commands ask bppsa_python_load first.
+ *
+ * With BPPSA_PYTHON_LINKED the package is linked with both libraries, as tools/wheel wants it, and nothing is loaded here. */
 #include <jansson.h>
 #include <stdarg.h>
 #include <zlib.h>
 
 #include "core/compute/library.h"
 #include "python/native.h"
+
+#ifdef BPPSA_PYTHON_LINKED
+bppsa_status bppsa_python_load(void) {
+  return BPPSA_OK;
+}
+#else
 
 /* with(type, name, parameters, arguments) for every function that the library calls and that returns something. */
 #define JANSSON_FUNCTIONS(with)                                                                                                  \
@@ -93,3 +101,4 @@ json_t *json_pack(const char *format, ...) {
   va_end(arguments);
   return value;
 }
+#endif

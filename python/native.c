@@ -11,6 +11,7 @@
 #include "cli/cli.h"
 #include "comm/comm.h"
 #include "core/base/alloc.h"
+#include "core/compute/blas.h"
 #include "core/compute/memory.h"
 #include "networks/network_kinds.h"
 #include "recurrent/recurrent.h"
@@ -22,6 +23,10 @@ const char *bppsa_python_version(void) {
 
 const char *bppsa_python_error(void) {
   return bppsa_last_error();
+}
+
+bppsa_status bppsa_python_openblas(const char *path) {
+  return bppsa_blas_set_fallback(path);
 }
 
 /* ---- commands ---- */
@@ -218,8 +223,8 @@ bppsa_status bppsa_python_layer_create(const char *cell, const char *method, con
 }
 
 /* The model's parameter that is weight i; NULL: a reset state that is not learned. It comes in front of the others. */
-static const bppsa_parameter *parameter_of(const bppsa_python_layer *layer, int i) {
-  const bppsa_parameter *all = layer->model->parameters;
+static bppsa_parameter *parameter_of(const bppsa_python_layer *layer, int i) {
+  bppsa_parameter *all = layer->model->parameters;
   const bool last = i + 1 == BPPSA_PYTHON_WEIGHTS, learned = layer->config.reset_state;
   return !last ? &all[i + learned] : learned ? &all[0] : NULL;
 }
@@ -236,13 +241,57 @@ static void *place_of(const bppsa_python_layer *layer, const bppsa_parameter *pa
                   : (char *)model->device_values + (at - (const char *)first->value.data);
 }
 
+/* A layer's own arrays of its parameters, while it has the caller's: on the processor passes read the weights and write the
+ * gradients where they are. On a GPU they are copied. */
+typedef struct {
+  bppsa_parameter own[BPPSA_PYTHON_WEIGHTS];
+} loan;
+
+static loan borrow(const bppsa_python_layer *layer, const void *const weights[BPPSA_PYTHON_WEIGHTS], void *const *gradients) {
+  loan kept;
+  for (int i = 0; i < BPPSA_PYTHON_WEIGHTS; ++i) {
+    bppsa_parameter *p = parameter_of(layer, i);
+    if (p == NULL) {
+      continue;
+    }
+    kept.own[i] = *p;
+    if (layer->model->device == NULL) {
+      p->value.data = weights[i] != NULL ? (void *)(uintptr_t)weights[i] : p->value.data;
+      p->gradient.data = gradients != NULL && gradients[i] != NULL ? gradients[i] : p->gradient.data;
+    }
+  }
+  return kept;
+}
+
+static void give_back(const bppsa_python_layer *layer, const loan *kept) {
+  for (int i = 0; i < BPPSA_PYTHON_WEIGHTS; ++i) {
+    bppsa_parameter *p = parameter_of(layer, i);
+    if (p != NULL) {
+      *p = kept->own[i];
+    }
+  }
+}
+
+/* Copies weights that are not borrowed. A bias that is missing is 0. */
 static bppsa_status put_weights(const bppsa_python_layer *layer, const void *const weights[BPPSA_PYTHON_WEIGHTS]) {
   for (int i = 0; i < BPPSA_PYTHON_WEIGHTS; ++i) {
     const bppsa_parameter *p = parameter_of(layer, i);
     const int64_t bytes = p != NULL ? (int64_t)bppsa_view_bytes(&p->value) : 0;
-    if (p != NULL) {
-      BPPSA_TRY(weights[i] != NULL ? copy(layer, place_of(layer, p, false), weights[i], bytes)
-                                   : bppsa_memory_queue_clear(layer->device, place_of(layer, p, false), bytes));
+    if (p != NULL && weights[i] == NULL) {
+      BPPSA_TRY(bppsa_memory_queue_clear(layer->device, place_of(layer, p, false), bytes));
+    } else if (p != NULL && layer->model->device != NULL) {
+      BPPSA_TRY(copy(layer, place_of(layer, p, false), weights[i], bytes));
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* Copies gradients that are not borrowed. */
+static bppsa_status get_gradients(const bppsa_python_layer *layer, void *const gradients[BPPSA_PYTHON_WEIGHTS]) {
+  for (int i = 0; layer->model->device != NULL && i < BPPSA_PYTHON_WEIGHTS; ++i) {
+    const bppsa_parameter *p = parameter_of(layer, i);
+    if (p != NULL && gradients[i] != NULL) {
+      BPPSA_TRY(copy(layer, gradients[i], place_of(layer, p, true), (int64_t)bppsa_view_bytes(&p->gradient)));
     }
   }
   return BPPSA_OK;
@@ -285,9 +334,9 @@ static bppsa_status copy_last(const bppsa_python_layer *layer, void *last, const
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_python_layer_forward(bppsa_python_layer *layer, const void *x, const void *const spans[2],
-                                        const void *const first[2], const void *const weights[BPPSA_PYTHON_WEIGHTS], void *tape,
-                                        void *const last[2], void *output, void *cells) {
+static bppsa_status forward(const bppsa_python_layer *layer, const void *x, const void *const spans[2],
+                            const void *const first[2], const void *const weights[BPPSA_PYTHON_WEIGHTS], void *tape,
+                            void *const last[2], void *output, void *cells) {
   const bppsa_recurrent_config *c = &layer->config;
   const int64_t states[] = {c->seq_len, c->batch, c->hidden}, *lengths = spans != NULL ? spans[0] : NULL;
   const bppsa_view input = input_view(layer, x), to = view_of(layer, output, 3, states);
@@ -309,6 +358,15 @@ bppsa_status bppsa_python_layer_forward(bppsa_python_layer *layer, const void *x
   return BPPSA_OK;
 }
 
+bppsa_status bppsa_python_layer_forward(bppsa_python_layer *layer, const void *x, const void *const spans[2],
+                                        const void *const first[2], const void *const weights[BPPSA_PYTHON_WEIGHTS], void *tape,
+                                        void *const last[2], void *output, void *cells) {
+  const loan kept = borrow(layer, weights, NULL);
+  const bppsa_status status = forward(layer, x, spans, first, weights, tape, last, output, cells);
+  give_back(layer, &kept);
+  return status;
+}
+
 /* The gradients of x and of the initial state, each of which may be unwanted. */
 static bppsa_status get_input_gradients(const bppsa_python_layer *layer, void *dx, void *const of_first[2]) {
   bppsa_view of_x, of_h0;
@@ -326,10 +384,10 @@ static bppsa_status get_input_gradients(const bppsa_python_layer *layer, void *d
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_python_layer_backward(bppsa_python_layer *layer, const void *x, const void *const spans[2],
-                                         const void *const weights[BPPSA_PYTHON_WEIGHTS], const void *tape, const void *seed,
-                                         const void *const of_cells[2], void *const gradients[BPPSA_PYTHON_WEIGHTS], void *dx,
-                                         void *const of_first[2]) {
+static bppsa_status backward(const bppsa_python_layer *layer, const void *x, const void *const spans[2],
+                             const void *const weights[BPPSA_PYTHON_WEIGHTS], const void *tape, const void *seed,
+                             const void *const of_cells[2], void *const gradients[BPPSA_PYTHON_WEIGHTS], void *dx,
+                             void *const of_first[2]) {
   const bppsa_recurrent_config *c = &layer->config;
   const int64_t shape[] = {c->seq_len, c->batch, c->hidden};
   const bppsa_view input = input_view(layer, x), states = view_of(layer, seed, 3, shape);
@@ -339,13 +397,17 @@ bppsa_status bppsa_python_layer_backward(bppsa_python_layer *layer, const void *
   BPPSA_TRY(cells.data != NULL ? bppsa_recurrent_seed_cells(layer->model, &cells) : BPPSA_OK);
   BPPSA_TRY(bppsa_recurrent_backward_layers(layer->model, &states));
   BPPSA_TRY(get_input_gradients(layer, dx, of_first));
-  for (int i = 0; i < BPPSA_PYTHON_WEIGHTS; ++i) {
-    const bppsa_parameter *p = parameter_of(layer, i);
-    if (p != NULL && gradients[i] != NULL) {
-      BPPSA_TRY(copy(layer, gradients[i], place_of(layer, p, true), (int64_t)bppsa_view_bytes(&p->gradient)));
-    }
-  }
-  return BPPSA_OK;
+  return get_gradients(layer, gradients);
+}
+
+bppsa_status bppsa_python_layer_backward(bppsa_python_layer *layer, const void *x, const void *const spans[2],
+                                         const void *const weights[BPPSA_PYTHON_WEIGHTS], const void *tape, const void *seed,
+                                         const void *const of_cells[2], void *const gradients[BPPSA_PYTHON_WEIGHTS], void *dx,
+                                         void *const of_first[2]) {
+  const loan kept = borrow(layer, weights, gradients);
+  const bppsa_status status = backward(layer, x, spans, weights, tape, seed, of_cells, gradients, dx, of_first);
+  give_back(layer, &kept);
+  return status;
 }
 
 void bppsa_python_layer_destroy(bppsa_python_layer *layer) {

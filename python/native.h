@@ -21,6 +21,8 @@ enum { BPPSA_PYTHON_WEIGHTS = 5 }; /* W_ih, W_hh, b_ih, b_hh, a learned reset st
 const char *bppsa_python_version(void);
 const char *bppsa_python_error(void);
 
+/* Names the OpenBLAS of a package of PyPI, for machines whose system has none (bppsa_blas_set_fallback). */
+bppsa_status bppsa_python_openblas(const char *path);
 /* Loads what commands need beyond layers and scans (python/late.c): jansson and zlib. ERR_LIBRARY names the package that is
  * missing. */
 bppsa_status bppsa_python_load(void);

@@ -22,11 +22,16 @@ static int64_t sums_bytes(const recurrent_network *n, bool hidden) {
   return hidden ? bppsa_linear_workspace(&from_h) : most;
 }
 
-/* Bytes of W_hh in panels, in the order in which the forward or the backward pass reads it. */
-static int64_t panels_bytes(const recurrent_network *n) {
-  const int64_t hidden = n->config.hidden, gates = n->cell->gates * hidden, size = layers_size_of(n),
-                forward = bppsa_panels_bytes(hidden, gates, size), backward = bppsa_panels_bytes(gates, hidden, size);
+/* Bytes of a parameter [G·H][in] in panels, in the order in which the forward or the backward pass reads it. */
+static int64_t panels_bytes(const recurrent_network *n, int64_t in) {
+  const int64_t gates = n->cell->gates * n->config.hidden, size = layers_size_of(n),
+                forward = bppsa_panels_bytes(in, gates, size), backward = bppsa_panels_bytes(gates, in, size);
   return forward > backward ? forward : backward;
+}
+
+/* How many numbers a row or column of n->w_t takes, which is W_ih or W_lin transposed, or W_ih in panels. */
+static int64_t padded(const recurrent_network *n, int64_t count) {
+  return layers_in_panels(n) ? bppsa_panels_bytes(1, count, layers_size_of(n)) / layers_size_of(n) : count;
 }
 
 bppsa_status bppsa_layers_visit(recurrent_network *n, bool scans, bppsa_recurrent_visit visit, int64_t *bytes) {
@@ -45,7 +50,9 @@ bppsa_status bppsa_layers_visit(recurrent_network *n, bool scans, bppsa_recurren
       BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps, batch, n->layers[l].input, &n->layers[l].below, bytes));
     }
   }
-  for (int64_t k = 0; scans && k < cell->matrices + cell->pair; ++k) {
+  const bool forward = bppsa_recurrent_serves(n, RECURRENT_FORWARD), backward = bppsa_recurrent_serves(n, RECURRENT_BACKWARD),
+             head = bppsa_recurrent_serves(n, RECURRENT_HEAD);
+  for (int64_t k = 0; scans && backward && k < cell->matrices + cell->pair; ++k) {
     BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps, batch, hidden, &n->columns[k], bytes));
   }
   const struct {
@@ -53,32 +60,37 @@ bppsa_status bppsa_layers_visit(recurrent_network *n, bool scans, bppsa_recurren
     int64_t steps, rows, width;
     void **array;
   } arrays[] = {{true, steps, batch, gates, &n->pre},
-                {true, steps + 1, batch, state, &n->g},
-                {true, c->loss_all ? steps : 1, batch, n->base.classes, &n->logits},
+                {backward, steps + 1, batch, state, &n->g},
+                {head, c->loss_all ? steps : 1, batch, n->base.classes, &n->logits},
                 {true, 1, 4, gates, &n->bias},
-                {true, 1, widest, most, &n->w_t},
-                {true, 1, gates, bppsa_dtype_padded(c->dtype, hidden), &n->w_hh},
-                {true, 1, hidden, bppsa_dtype_padded(c->dtype, gates), &n->w_hh_t},
-                {cell->split, steps, batch, gates, &n->delta_h},
-                {c->lengths || c->resets, steps, batch, hidden, &n->before},
-                {scans && cell->diagonal, steps, batch, hidden, &n->diagonal},
-                {c->input_gradients, steps, batch, c->input, &n->dx},
-                {c->input_gradients, bppsa_recurrent_layers(c), batch, state, &n->dh0}};
+                {true, 1, padded(n, widest), padded(n, most), &n->w_t},
+                {backward, 1, gates, bppsa_dtype_padded(c->dtype, hidden), &n->w_hh},
+                {forward, 1, hidden, bppsa_dtype_padded(c->dtype, gates), &n->w_hh_t},
+                {backward && cell->split, steps, batch, gates, &n->delta_h},
+                {backward && (c->lengths || c->resets), steps, batch, hidden, &n->before},
+                {backward && scans && cell->diagonal, steps, batch, hidden, &n->diagonal},
+                {head && c->input_gradients, steps, batch, c->input, &n->dx},
+                {backward && c->input_gradients, bppsa_recurrent_layers(c), batch, state, &n->dh0}};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) {
     if (arrays[i].wanted) {
       BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, arrays[i].steps, arrays[i].rows, arrays[i].width, arrays[i].array, bytes));
     }
   }
-  if (layers_wide(n)) {
-    BPPSA_TRY(visit(&n->panels, panels_bytes(n), bytes));
+  if (layers_in_panels(n)) {
+    BPPSA_TRY(visit(&n->panels, panels_bytes(n, hidden), bytes));
   }
-  BPPSA_TRY(bppsa_forward_visit_host(n, visit, bytes));
-  BPPSA_TRY(bppsa_forward_visit_states(n, visit, bytes));
-  BPPSA_TRY(bppsa_back_visit(n, visit, bytes));
   BPPSA_TRY(bppsa_ragged_visit(n, visit, bytes));
   BPPSA_TRY(bppsa_resets_visit(n, visit, bytes));
-  BPPSA_TRY(bppsa_reset_state_visit(n, scans, visit, bytes));
   BPPSA_TRY(bppsa_sides_visit(n, visit, bytes));
+  if (forward) {
+    BPPSA_TRY(bppsa_forward_visit_host(n, visit, bytes));
+    BPPSA_TRY(bppsa_forward_visit_states(n, visit, bytes));
+  }
+  if (!backward) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_back_visit(n, visit, bytes));
+  BPPSA_TRY(bppsa_reset_state_visit(n, scans, visit, bytes));
   if (n->back.plan.speculative && !bppsa_back_is_part(n)) {
     BPPSA_TRY(visit(&n->back.sums, sums, bytes));
     BPPSA_TRY(visit(&n->back.hidden_sums, hidden_sums, bytes));

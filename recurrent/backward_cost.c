@@ -33,15 +33,15 @@ enum { GROUP = 16 /* lanes, as in recurrent/walk_back.h */ };
 /* GPUs, in f32; f64 counts twice. step: cycles of a step of the slower warp of a team; slots: instructions of both warps, one of
  * which a scheduler issues in a cycle; round: cycles of a round of mends beside its steps (estimate, as of a forward pass); fixed:
  * microseconds of a pass beside its steps and rounds. Steps were replayed from the machine code for sm_90, and `fixed` is measured
- * in part (docs/gpu.md, "Backward passes in parallel"). With gates: the longer of the GRU's and the LSTM's. Wider layers walk as
- * the cost model of scans has it, a step longer by what was replayed, with two launches more (estimate). */
+ * in part (docs/gpu-parallel.md). With gates: the longer of the GRU's and the LSTM's. Wider layers walk as the cost model of scans
+ * has it, a step longer by what was replayed, with two launches more (estimate). */
 static const struct gpu_cost {
   int64_t most_hidden;
   double step, slots, round, fixed_us;
 } gpu_costs[][2] = {{{20, 103, 95, 2600, 14}, {20, 213, 249, 2600, 16}},   /* the RNN, cells with gates */
                     {{32, 140, 130, 2600, 16}, {32, 305, 355, 2600, 18}}}; /* estimates: as much longer as BP's steps */
 static const double wide_step = 1.1, wide_fixed_s = 12.5e-6;
-/* A launch that begins early and ends at once (estimate: docs/gpu.md, "Launches of a step"). */
+/* A launch that begins early and ends at once (estimate: docs/gpu-parallel.md, "Launches of a step"). */
 static const double idle_launch_s = 1.1e-6;
 enum {
   GPU_WIDTHS = sizeof gpu_costs / sizeof gpu_costs[0],

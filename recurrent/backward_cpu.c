@@ -140,13 +140,17 @@ static int64_t shared_bias(const recurrent_network *n) {
   return (n->cell->split && n->cell->separate_bias ? n->cell->split_from : n->cell->gates) * n->config.hidden;
 }
 
-/* Returns the states from which some steps of whole samples began: the rows of h, or a copy where samples begin anew. */
-static const void *before_steps(const recurrent_network *n, int64_t l, int64_t first, int64_t steps) {
+/* Returns the states from which some steps of whole samples began, until end_steps: the rows of h, in which samples that begin anew
+ * have the state from which they do; of a tape, which must not be written, a copy. */
+static const void *begin_steps(const recurrent_network *n, int64_t l, int64_t first, int64_t steps) {
   const recurrent_stretch s = {.first = first, .steps = steps, .samples = n->batch};
-  const int64_t hidden = n->config.hidden;
-  const void *h = bppsa_recurrent_offset(n, n->layers[l].h, first * n->batch * hidden);
-  const int64_t begin = n->config.part.first + first;
+  const int64_t hidden = n->config.hidden, begin = n->config.part.first + first;
+  void *h = bppsa_recurrent_offset(n, n->layers[l].h, first * n->batch * hidden);
   if (!n->resets.active || bppsa_resets_find(n, l, begin, begin + steps, 0, n->batch, false) < 0) {
+    return h;
+  }
+  if (!n->config.tape) {
+    bppsa_resets_exchange_rows(n, l, &s, h, n->before, false);
     return h;
   }
   memcpy(n->before, h, (size_t)(steps * n->batch * hidden * layers_size_of(n)));
@@ -154,12 +158,17 @@ static const void *before_steps(const recurrent_network *n, int64_t l, int64_t f
   return n->before;
 }
 
-/* The same of all steps of the present batch. */
-static const void *before_all(const recurrent_network *n, int64_t l) {
-  const int64_t hidden = n->config.hidden;
-  if (!n->ragged.active) {
-    return before_steps(n, l, 0, n->config.seq_len);
+static void end_steps(const recurrent_network *n, int64_t l, int64_t first, int64_t steps) {
+  const recurrent_stretch s = {.first = first, .steps = steps, .samples = n->batch};
+  if (!n->config.tape) {
+    void *h = bppsa_recurrent_offset(n, n->layers[l].h, first * n->batch * n->config.hidden);
+    bppsa_resets_exchange_rows(n, l, &s, h, n->before, true);
   }
+}
+
+/* Returns a copy of these states of all steps, without gaps, of the present batch. */
+static const void *copy_before(const recurrent_network *n, int64_t l) {
+  const int64_t hidden = n->config.hidden;
   bppsa_ragged_shift(n, n->layers[l].h, hidden, n->before);
   for (int64_t k = 0; k < bppsa_ragged_stretches(n); ++k) {
     const recurrent_stretch s = bppsa_ragged_stretch(n, k);
@@ -181,7 +190,13 @@ static void sum_parts(const recurrent_network *n, int64_t l, int64_t first, int6
 static void sum_all(const recurrent_network *n, int64_t l) {
   const layers_window all = bppsa_layers_whole(n);
   const layer_products p = products_of(n, l);
-  sum_parts(n, l, 0, bppsa_linear_cut_rows(&p.from_h).parts, &all, before_all(n, l));
+  const int64_t parts = bppsa_linear_cut_rows(&p.from_h).parts;
+  if (n->ragged.active) {
+    sum_parts(n, l, 0, parts, &all, copy_before(n, l));
+    return;
+  }
+  sum_parts(n, l, 0, parts, &all, begin_steps(n, l, 0, n->config.seq_len));
+  end_steps(n, l, 0, n->config.seq_len);
 }
 
 static void finish_layer(const recurrent_network *n, int64_t l) {
@@ -230,8 +245,9 @@ static void bp_runs(const recurrent_network *n, int64_t l, bppsa_linear_cut cut)
       const layers_window w = bp_window(n, l, at / n->batch, count / n->batch, seed);
       seed = n->g;
       bppsa_linear_sum_run(&p.from_x, part, size, r, count, w.pre, bppsa_recurrent_offset(n, p.x, at * p.from_x.in), 0, n->sums);
-      bppsa_linear_sum_run(&p.from_h, part, size, r, count, w.delta_h, before_steps(n, l, w.first, w.steps), shared_bias(n),
+      bppsa_linear_sum_run(&p.from_h, part, size, r, count, w.delta_h, begin_steps(n, l, w.first, w.steps), shared_bias(n),
                            n->hidden_sums);
+      end_steps(n, l, w.first, w.steps);
     }
   }
 }
@@ -245,7 +261,8 @@ static void bp_parts(const recurrent_network *n, int64_t l, bppsa_linear_cut cut
     const int64_t count = cut.parts - first < parts ? cut.parts - first : parts, end = (first + count) * part;
     const layers_window w = bp_window(n, l, first * part, (end < all ? end : all) - first * part, seed);
     seed = n->g;
-    sum_parts(n, l, first, count, &w, before_steps(n, l, w.first, w.steps));
+    sum_parts(n, l, first, count, &w, begin_steps(n, l, w.first, w.steps));
+    end_steps(n, l, w.first, w.steps);
   }
 }
 
@@ -310,13 +327,14 @@ static bppsa_status part_layer(recurrent_network *n, int64_t l) {
   bppsa_layers_pad_weights(n, l);
   BPPSA_TRY(bppsa_back_part_layer(n, l, of.x));
   bppsa_reset_state_finish(n, l);
-  const recurrent_products p = {of.from_x,     of.from_h, of.x, before_all(n, l), n->pre, bppsa_layers_whole(n).delta_h,
-                                shared_bias(n)};
-  return bppsa_back_sum_layer(n, l, &p);
+  const void *before = begin_steps(n, l, 0, n->config.seq_len);
+  const recurrent_products p = {of.from_x, of.from_h, of.x, before, n->pre, bppsa_layers_whole(n).delta_h, shared_bias(n)};
+  const bppsa_status status = bppsa_back_sum_layer(n, l, &p);
+  end_steps(n, l, 0, n->config.seq_len);
+  return status;
 }
 
-/* The gradient of the state in front of the first step, of samples that begin anew there, goes nowhere. */
-static void clear_cuts(const recurrent_network *n, int64_t l) {
+void bppsa_layers_clear_cuts(recurrent_network *n, int64_t l) {
   const int64_t size = bppsa_recurrent_state_size(n);
   for (int64_t b = 0; n->resets.active && b < n->batch; ++b) {
     if (bppsa_resets_at(n, l, n->config.part.first, b)) {
@@ -344,13 +362,13 @@ bppsa_status bppsa_layers_backward(recurrent_network *n, int64_t l) {
     bppsa_reset_state_finish(n, l);
   }
   if (c->part.first == 0) { /* elsewhere this step is one of many, and has been treated as such */
-    clear_cuts(n, l);
+    bppsa_layers_clear_cuts(n, l);
   }
   for (int64_t b = 0; c->input_gradients && b < n->batch; ++b) {
     memcpy(bppsa_recurrent_offset(n, n->dh0, l * n->batch * size + bppsa_ragged_sample(n, b) * size),
            bppsa_recurrent_offset(n, n->g, b * size), (size_t)(size * layers_size_of(n)));
   }
-  if (c->input_gradients && bppsa_recurrent_level(n, l) == 0) {
+  if (n->dx != NULL && bppsa_recurrent_level(n, l) == 0) {
     void *dx = n->ragged.active ? n->ragged.packed : n->dx;
     BPPSA_TRY(layers_have_sides(n) ? bppsa_sides_add(n, l, dx) : bppsa_layers_input_gradient(n, l, dx));
     if (n->ragged.active && l == 0) {

@@ -55,6 +55,12 @@ typedef struct {
   void *diagonal;       /* coefficients: e [steps][b][H] if `diagonal` */
   const void *panels;   /* of a cell with takes_panels, or NULL: forward reads this instead of w_hh_t, backward instead of w_hh */
   int32_t threads;      /* with panels: at most so many threads share a step of the block */
+  /* tangent and tangent_backward: derivatives along a direction. product_x [steps][b][G·H]: row t - 1 is that of x_t W_ihᵀ +
+   * b_ih; product_h: that of h_{t-1} W_hhᵀ (+ b_hh if separate_bias), for `tangent` without the part that comes from h_{t-1}.
+   * Unless `split` they are the same memory, which holds the sum of both. */
+  void *product_x, *product_h;
+  void *h_tangent, *c_tangent; /* [steps + 1][b][H], of h and of c */
+  void *carried; /* [steps + 1][b][S]: row t - 1 is the derivative of the part of g_{t-1} that does not go through W_hh */
 } bppsa_cell_block;
 
 /* Several threads run blocks at the same time. A function writes only to the arrays above, allocates nothing and cannot fail. A
@@ -83,6 +89,14 @@ typedef struct {
   bppsa_cell_fn backward[2];
   bppsa_cell_fn coefficients[2]; /* h, saved -> columns, diagonal */
   bppsa_cell_fn deltas[2];       /* g_1 .. g_T, h, saved -> deltas */
+  /* Derivatives in one direction (recurrent/tangent.c), on a CPU. Empty: not supported.
+   *
+   * product_x, product_h, row 0 of the tangents, h, c, saved -> the other rows of the tangents: the linearised recurrence. It
+   * adds to product_h what comes from h_{t-1}. */
+  bppsa_cell_fn tangent[2];
+  /* product_x, product_h (whole), tangents, h, c, saved, g_1 .. g_T -> in the place of product_x and product_h the derivatives of
+   * delta_x and delta_h, where g does not change; of a cell with a diagonal also rows 0 .. steps - 1 of `carried`. */
+  bppsa_cell_fn tangent_backward[2];
   /* Rows [rows][saved·H] of what forward keeps in f32, as f64 numbers of the same values: makes of them what the functions for f64
    * would keep. NULL: they are that already. */
   void (*widen)(int64_t rows, int64_t hidden, double *saved);

@@ -39,8 +39,8 @@ bppsa_status bppsa_recurrent_check_entries(const recurrent_network *n) {
   const int wide = n->config.dtype == BPPSA_F64;
   bool scans = false, sweeps = false;
   for (int64_t l = 0; l < bppsa_recurrent_layers(&n->config); ++l) {
-    scans = scans || n->layers[l].scan != NULL;
-    sweeps = sweeps || n->layers[l].scan == NULL;
+    scans = scans || n->backend->runs_scan(n, n->layers[l].plan);
+    sweeps = sweeps || !n->backend->runs_scan(n, n->layers[l].plan);
   }
   const struct {
     bool wanted;

@@ -192,11 +192,10 @@ static bppsa_status allocate_parameters(recurrent_network *n) {
 
 /* ---- memory ---- */
 
-/* Makes the plans of all layers. *held: bytes of the products that their scans hold; *scans: whether any layer runs a scan. */
-static bppsa_status make_plans(recurrent_network *n, const bppsa_device *device, int64_t *held, bool *scans) {
+/* Makes the plans of all layers. *held: bytes of the products that their scans hold. */
+static bppsa_status make_plans(recurrent_network *n, const bppsa_device *device, int64_t *held) {
   bppsa_recurrent_config chosen;
   *held = 0;
-  *scans = false;
   const bool bp = n->config.method.backward == BPPSA_BACKWARD_BP || n->config.method.backward == BPPSA_BACKWARD_SPECULATIVE;
   if (bp && !n->backend->runs_scan(n, NULL)) {
     return BPPSA_OK;
@@ -211,12 +210,19 @@ static bppsa_status make_plans(recurrent_network *n, const bppsa_device *device,
     if (__builtin_add_overflow(*held, bppsa_scan_plan_totals(n->layers[l].plan)->workspace_bytes, held)) {
       return bppsa_fail(BPPSA_ERR_MEMORY, "network: the held products of its scans do not fit in 64 bits");
     }
-    *scans = *scans || n->backend->runs_scan(n, n->layers[l].plan);
   }
   return BPPSA_OK;
 }
 
-static bppsa_status make_scan(recurrent_network *n, int64_t l, const bppsa_device *device) {
+bool bppsa_recurrent_scans(const recurrent_network *n) {
+  bool scans = false;
+  for (int64_t l = 0; l < bppsa_recurrent_layers(&n->config); ++l) {
+    scans = scans || n->backend->runs_scan(n, n->layers[l].plan);
+  }
+  return scans;
+}
+
+bppsa_status bppsa_recurrent_make_scan(recurrent_network *n, int64_t l, const bppsa_device *device) {
   const bppsa_scan_plan *plan = n->layers[l].plan;
   if (plan == NULL || !n->backend->runs_scan(n, plan)) {
     return BPPSA_OK;
@@ -231,6 +237,15 @@ bppsa_status bppsa_recurrent_count_array(void **array, int64_t size, int64_t *by
   (void)array;
   return __builtin_add_overflow(*bytes, size, bytes) ? bppsa_fail(BPPSA_ERR_MEMORY, "network: its arrays do not fit in 64 bits")
                                                      : BPPSA_OK;
+}
+
+bppsa_status bppsa_recurrent_measure_array(void **array, int64_t size, int64_t *bytes) {
+  return bppsa_recurrent_count_array(array, (size + BPPSA_ALIGNMENT - 1) / BPPSA_ALIGNMENT * BPPSA_ALIGNMENT, bytes);
+}
+
+bppsa_status bppsa_recurrent_place_array(void **array, int64_t size, int64_t *address) {
+  *array = (void *)(intptr_t)*address;
+  return bppsa_recurrent_measure_array(array, size, address);
 }
 
 bppsa_status bppsa_recurrent_visit_array(const recurrent_network *n, bppsa_recurrent_visit visit, int64_t steps, int64_t rows,
@@ -307,8 +322,8 @@ static bppsa_forward_shape shape_on(const recurrent_network *n, const bppsa_devi
 /* Makes the plans and counts; allocates what was counted unless only the number is wanted. */
 static bppsa_status reserve_all(recurrent_network *n, const bppsa_device *device, bool allocates) {
   int64_t held;
-  bool scans;
-  BPPSA_TRY(make_plans(n, device, &held, &scans));
+  BPPSA_TRY(make_plans(n, device, &held));
+  const bool scans = bppsa_recurrent_scans(n);
   const bppsa_forward_shape shape = shape_on(n, device);
   BPPSA_TRY(bppsa_forward_plan_make(&n->config.forward, &shape, &n->forward.plan));
   if (n->config.method.backward == BPPSA_BACKWARD_SPECULATIVE) {
@@ -334,7 +349,7 @@ static bppsa_status reserve_all(recurrent_network *n, const bppsa_device *device
   BPPSA_TRY(allocate_parameters(n));
   BPPSA_TRY(n->backend->allocate(n, scans));
   for (int64_t l = 0; l < bppsa_recurrent_layers(&n->config); ++l) {
-    BPPSA_TRY(make_scan(n, l, device));
+    BPPSA_TRY(bppsa_recurrent_make_scan(n, l, device));
   }
   return n->backend->check_cell(n);
 }
@@ -399,16 +414,13 @@ static bppsa_status choose_method(recurrent_network *n, const bppsa_device *devi
   return BPPSA_OK;
 }
 
-static bppsa_status make(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device, bool allocates,
-                         recurrent_network **made) {
+bppsa_status bppsa_recurrent_make(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
+                                  bool allocates, recurrent_network **made) {
   BPPSA_TRY(check_config(config));
   const bool part =
       config->part.seq_len != 0 || config->ends.before != NULL || config->ends.after != NULL || config->factory.create != NULL;
   if (config->reset_state && part && bppsa_device_get_kind(device) != BPPSA_CPU) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "a learned reset state in a part of a sequence on a GPU, expected a CPU");
-  }
-  if (config->reset_state && bppsa_device_get_kind(device) != BPPSA_CPU) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "a learned reset state on a GPU, expected a CPU");
   }
   if (config->tape && config->lengths && bppsa_device_get_kind(device) != BPPSA_CPU) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "tapes of samples that have lengths on a GPU, expected a CPU");
@@ -426,6 +438,7 @@ static bppsa_status make(const bppsa_recurrent_config *config, const bppsa_cell 
   n->config = *config;
   n->config.forward = config->lengths ? bppsa_forward_method_default() : config->forward; /* sequential */
   n->config.resets = config->resets || config->reset_state;
+  n->serves = RECURRENT_MODEL;
   n->cell = cell;
   n->backend = backends[bppsa_device_get_kind(device)];
   n->threads = bppsa_device_get_threads(device);
@@ -444,7 +457,7 @@ bppsa_status bppsa_recurrent_create(const bppsa_recurrent_config *config, const 
                                     bppsa_model **model) {
   BPPSA_REQUIRE(config != NULL && cell != NULL && device != NULL && model != NULL);
   recurrent_network *made = NULL;
-  BPPSA_TRY(make(config, cell, device, true, &made));
+  BPPSA_TRY(bppsa_recurrent_make(config, cell, device, true, &made));
   *model = &made->base;
   return BPPSA_OK;
 }
@@ -453,7 +466,7 @@ bppsa_status bppsa_recurrent_count(const bppsa_recurrent_config *config, const b
                                    int64_t *bytes) {
   BPPSA_REQUIRE(config != NULL && cell != NULL && device != NULL && bytes != NULL);
   recurrent_network *made = NULL;
-  BPPSA_TRY(make(config, cell, device, false, &made));
+  BPPSA_TRY(bppsa_recurrent_make(config, cell, device, false, &made));
   *bytes = made->bytes;
   bppsa_recurrent_destroy(&made->base);
   return BPPSA_OK;

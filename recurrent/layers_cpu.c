@@ -6,30 +6,62 @@
 
 /* ---- forward ---- */
 
-/* Packs W_hhᵀ for the forward pass, or W_hh for the backward pass. */
-static void pack_weights(const recurrent_network *n, int64_t l, bool transposed) {
-  const int64_t hidden = n->config.hidden, gates = n->cell->gates * hidden, k = transposed ? hidden : gates,
-                columns = transposed ? gates : hidden, row = transposed ? 1 : hidden, step = transposed ? hidden : 1;
-  const void *w_hh = bppsa_recurrent_parameter(n, l, W_HH)->value.data;
+/* Packs a parameter [out][in] of the layer into panels: as it is, or transposed. */
+static void pack_weights(const recurrent_network *n, const void *w, int64_t out, int64_t in, bool transposed, void *panels) {
+  const int64_t k = transposed ? in : out, columns = transposed ? out : in, row = transposed ? 1 : in, step = transposed ? in : 1;
   if (n->config.dtype == BPPSA_F32) {
-    bppsa_panels_pack_f32(n->threads, k, columns, w_hh, row, step, n->panels);
+    bppsa_panels_pack_f32(n->threads, k, columns, w, row, step, panels);
   } else {
-    bppsa_panels_pack_f64(n->threads, k, columns, w_hh, row, step, n->panels);
+    bppsa_panels_pack_f64(n->threads, k, columns, w, row, step, panels);
   }
 }
 
-/* Prepares W_ihᵀ, W_hhᵀ and the biases of the layer for its forward pass. panels: W_hhᵀ is for a wide layer, step by step. */
-static void prepare_weights(recurrent_network *n, int64_t l, bool panels) {
+/* Packs W_hhᵀ for the forward pass, or W_hh for the backward pass. */
+static void pack_recurrent(const recurrent_network *n, int64_t l, bool transposed) {
+  const int64_t hidden = n->config.hidden;
+  pack_weights(n, bppsa_recurrent_parameter(n, l, W_HH)->value.data, n->cell->gates * hidden, hidden, transposed, n->panels);
+}
+
+/* to [rows, columns] = from [rows, k] times the panels in n->w_t, plus a row `bias` or nothing */
+static void multiply_input(const recurrent_network *n, int64_t rows, int64_t columns, int64_t k, const void *from,
+                           const void *bias, void *to) {
+  if (n->config.dtype == BPPSA_F32) {
+    bppsa_panels_multiply_f32(n->threads, rows, columns, k, from, k, n->w_t, bias, 0, to, columns);
+  } else {
+    bppsa_panels_multiply_f64(n->threads, rows, columns, k, from, k, n->w_t, bias, 0, to, columns);
+  }
+}
+
+/* Writes 0 behind the first `width` reals of rows that are padded: a stateless pass finds its arrays as the caller left them. */
+static void clear_padding(const recurrent_network *n, void *rows, int64_t count, int64_t width, int64_t padded) {
+  const size_t row = (size_t)(padded * layers_size_of(n)), used = (size_t)(width * layers_size_of(n));
+  for (int64_t r = 0; row > used && r < count; ++r) {
+    memset((char *)rows + (size_t)r * row + used, 0, row - used);
+  }
+}
+
+void bppsa_layers_prepare_forward(recurrent_network *n, int64_t l, bool panels) {
   const int64_t hidden = n->config.hidden, out = n->cell->gates * hidden;
   bppsa_recurrent_cut_biases(n, l);
-  const bppsa_linear from_x = layers_linear(n, 0, n->layers[l].input, out), from_h = layers_linear(n, 0, hidden, out);
   if (panels) {
-    pack_weights(n, l, true);
-  } else {
-    bppsa_linear_transpose(&from_h, bppsa_recurrent_parameter(n, l, W_HH)->value.data, n->w_hh_t,
-                           bppsa_dtype_padded(n->config.dtype, out));
+    pack_recurrent(n, l, true);
+    return;
   }
-  bppsa_linear_transpose(&from_x, bppsa_recurrent_parameter(n, l, W_IH)->value.data, n->w_t, out);
+  const bppsa_linear from_h = layers_linear(n, 0, hidden, out);
+  bppsa_linear_transpose(&from_h, bppsa_recurrent_parameter(n, l, W_HH)->value.data, n->w_hh_t,
+                         bppsa_dtype_padded(n->config.dtype, out));
+  clear_padding(n, n->w_hh_t, hidden, out, bppsa_dtype_padded(n->config.dtype, out));
+}
+
+void bppsa_layers_prepare_input(const recurrent_network *n, int64_t l, bool panels) {
+  const int64_t in = n->layers[l].input, out = n->cell->gates * n->config.hidden;
+  const void *w_ih = bppsa_recurrent_parameter(n, l, W_IH)->value.data;
+  if (panels) {
+    pack_weights(n, w_ih, out, in, true, n->w_t);
+  } else {
+    const bppsa_linear from_x = layers_linear(n, 0, in, out);
+    bppsa_linear_transpose(&from_x, w_ih, n->w_t, out);
+  }
 }
 
 /* Copies rows of the states of a network with a tape to its output, while a cache has them. Rows of samples that have lengths wait
@@ -51,8 +83,10 @@ static void unpack_output(const recurrent_network *n) {
 
 /* pre = x W_ihᵀ + b_ih (+ b_hh), then the cell, window by window. */
 static void forward_layer(recurrent_network *n, int64_t l, const void *x) {
-  const int64_t steps = bppsa_layers_window_steps(n), input = n->layers[l].input;
-  prepare_weights(n, l, layers_wide(n));
+  const int64_t steps = bppsa_layers_window_steps(n), input = n->layers[l].input, gates = n->cell->gates * n->config.hidden;
+  const bool panels = layers_in_panels(n);
+  bppsa_layers_prepare_forward(n, l, panels);
+  bppsa_layers_prepare_input(n, l, panels);
   layers_window w = bppsa_layers_whole(n);
   for (int64_t k = 0; k < bppsa_ragged_stretches(n); ++k) {
     const recurrent_stretch s = bppsa_ragged_stretch(n, k);
@@ -61,8 +95,13 @@ static void forward_layer(recurrent_network *n, int64_t l, const void *x) {
       w.first = s.first + first;
       w.row = s.row + first * s.samples;
       w.steps = s.steps - first < steps ? s.steps - first : steps;
-      const bppsa_linear from_x = layers_linear(n, w.steps * s.samples, input, n->cell->gates * n->config.hidden);
-      bppsa_linear_forward(&from_x, bppsa_recurrent_offset(n, x, w.row * input), n->w_t, n->bias, w.pre);
+      const void *rows = bppsa_recurrent_offset(n, x, w.row * input);
+      if (panels) {
+        multiply_input(n, w.steps * s.samples, gates, input, rows, n->bias, w.pre);
+      } else {
+        const bppsa_linear from_x = layers_linear(n, w.steps * s.samples, input, gates);
+        bppsa_linear_forward(&from_x, rows, n->w_t, n->bias, w.pre);
+      }
       bppsa_layers_sweep(n, n->cell->forward, l, &w, false);
       copy_output(n, w.row, w.steps * s.samples);
     }
@@ -113,7 +152,8 @@ static bppsa_status forward(recurrent_network *n, const void *h0) {
           bppsa_recurrent_drop(n, l, bppsa_recurrent_offset(n, n->layers[l - 1].h, n->batch * c->hidden), n->layers[l].below));
     }
     if (speculates) {
-      prepare_weights(n, l, false);
+      bppsa_layers_prepare_forward(n, l, false);
+      bppsa_layers_prepare_input(n, l, false);
       BPPSA_TRY(bppsa_forward_layer(n, l, bppsa_layers_input_of(n, l)));
       copy_output(n, 0, c->seq_len * n->batch);
     } else {
@@ -255,8 +295,14 @@ static bppsa_status seed_layers(recurrent_network *n, const void *seed) {
 }
 
 bppsa_status bppsa_layers_input_gradient(recurrent_network *n, int64_t l, void *rows) {
+  const void *w_ih = bppsa_recurrent_parameter(n, l, W_IH)->value.data;
   const bppsa_linear project = layers_linear(n, bppsa_ragged_rows(n), n->layers[l].input, n->cell->gates * n->config.hidden);
-  bppsa_linear_input_gradient(&project, n->pre, bppsa_recurrent_parameter(n, l, W_IH)->value.data, rows);
+  if (layers_in_panels(n)) {
+    pack_weights(n, w_ih, project.out, project.in, false, n->w_t);
+    multiply_input(n, project.rows, project.in, project.out, n->pre, NULL, rows);
+  } else {
+    bppsa_linear_input_gradient(&project, n->pre, w_ih, rows);
+  }
   return BPPSA_OK;
 }
 
@@ -275,17 +321,19 @@ static bppsa_status pass_down(recurrent_network *n, int64_t l) {
 }
 
 void bppsa_layers_pad_weights(const recurrent_network *n, int64_t l) {
-  const int64_t hidden = n->config.hidden, row = bppsa_dtype_padded(n->config.dtype, hidden);
-  const void *w_hh = bppsa_recurrent_parameter(n, l, W_HH)->value.data;
-  for (int64_t r = 0; r < n->cell->gates * hidden; ++r) {
-    memcpy(bppsa_recurrent_offset(n, n->w_hh, r * row), bppsa_recurrent_offset(n, w_hh, r * hidden),
-           (size_t)(hidden * layers_size_of(n)));
+  const int64_t hidden = n->config.hidden, padded = bppsa_dtype_padded(n->config.dtype, hidden);
+  const size_t width = (size_t)(hidden * layers_size_of(n)), row = (size_t)(padded * layers_size_of(n));
+  const char *from = bppsa_recurrent_parameter(n, l, W_HH)->value.data;
+  char *to = n->w_hh;
+  for (int64_t r = 0; r < n->cell->gates * hidden; ++r, from += width, to += row) {
+    memcpy(to, from, width);
+    memset(to + width, 0, row - width);
   }
 }
 
 void bppsa_layers_prepare_back(const recurrent_network *n, int64_t l) {
-  if (layers_wide(n)) {
-    pack_weights(n, l, false);
+  if (layers_in_panels(n)) {
+    pack_recurrent(n, l, false);
   } else {
     bppsa_layers_pad_weights(n, l);
   }

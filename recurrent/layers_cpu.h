@@ -2,10 +2,22 @@
 #ifndef BPPSA_RECURRENT_LAYERS_CPU_H
 #define BPPSA_RECURRENT_LAYERS_CPU_H
 
+#include <string.h>
+
 #include "recurrent/recurrent_internal.h"
 
 static inline int64_t layers_size_of(const recurrent_network *n) {
   return (int64_t)bppsa_dtype_size(n->config.dtype);
+}
+
+/* Copies a row of so many reals; NULL: zeros. */
+static inline void layers_put_row(const recurrent_network *n, const void *from, int64_t width, void *to) {
+  const size_t bytes = (size_t)(width * layers_size_of(n));
+  if (from != NULL) {
+    memcpy(to, from, bytes);
+  } else {
+    memset(to, 0, bytes);
+  }
 }
 
 static inline bppsa_linear layers_linear(const recurrent_network *n, int64_t rows, int64_t in, int64_t out) {
@@ -16,13 +28,29 @@ static inline bool layers_have_sides(const recurrent_network *n) {
   return n->config.bidirectional;
 }
 
-/* Does BP step by step read W_hh in panels (core/compute/matmul.h)? Below this width W_hh stays in the first-level cache. */
+/* Do passes step by step read W_hh and W_ih in panels (core/compute/matmul.h)? Yes, where W_hh exceeds the first-level cache. */
+static inline bool layers_in_panels(const recurrent_network *n) {
+  enum { CACHE = 1 << 15 };
+  return n->cell->takes_panels && n->cell->gates * n->config.hidden > CACHE / layers_size_of(n) / n->config.hidden;
+}
+
+/* Is the layer so wide that threads share single steps? */
 static inline bool layers_wide(const recurrent_network *n) {
   enum { WIDE = 129 };
   return n->cell->takes_panels && n->config.hidden >= WIDE;
 }
 
 /* ---- windows of time (sweep_cpu.c) ---- */
+
+/* What a pass along a direction (tangent_cpu.c) reads and writes besides. */
+typedef struct {
+  void *product_x, *product_h; /* at the window's first step */
+  void *h, *c;                 /* the tangents of the states of all steps; c of a pair */
+  void *carried;               /* in front of the first step, as g */
+  const void *reset_state;     /* the tangent [S] of the state from which samples begin anew; NULL: 0 */
+  void *copies[2];             /* [2][B][H]: room for the tangents of h and c in front of and behind a step that resets some */
+  bool copied;                 /* the states in front of the first step are in `copies` */
+} layers_tangent;
 
 /* Some steps of the samples that run (ragged.c). */
 typedef struct {
@@ -31,6 +59,7 @@ typedef struct {
   void *g;                            /* in front of the first step */
   bool input;                         /* the gradient of the states in front of the first step is wanted */
   void *h, *c;                        /* the states in front of the first step, if they are not the layer's */
+  const layers_tangent *tangent;      /* of a pass along a direction; otherwise NULL */
 } layers_window;
 
 /* Is g_0 wanted? */
@@ -45,9 +74,9 @@ void bppsa_layers_cell_block(const recurrent_network *n, bppsa_cell_fn function,
                              void *const *columns, void *diagonal);
 /* Where a pass stops for samples that begin anew (resets.c). The factors of Jacobians need no stop, because a scan does not read
  * those of such steps; deltas need one for the states, but go on with the gradients that a scan has found. */
-typedef enum { LAYERS_NO_STOP, LAYERS_FORWARD, LAYERS_BACKWARD, LAYERS_DELTAS } layers_stops;
+typedef enum { LAYERS_NO_STOP, LAYERS_FORWARD, LAYERS_BACKWARD, LAYERS_DELTAS, LAYERS_TANGENT } layers_stops;
 layers_stops bppsa_layers_stops_of(const recurrent_network *n, bppsa_cell_fn const functions[2]);
-/* Calls a cell's function for all samples. Forward and backward of a wide layer read n->panels. */
+/* Calls a cell's function for all samples. Forward, backward and tangent of a layer in panels read n->panels. */
 void bppsa_layers_sweep(const recurrent_network *n, bppsa_cell_fn const functions[2], int64_t l, const layers_window *w,
                         bool injected);
 
@@ -57,9 +86,13 @@ void bppsa_layers_sweep(const recurrent_network *n, bppsa_cell_fn const function
 const void *bppsa_layers_input_of(const recurrent_network *n, int64_t l);
 /* The end of g, `rows` rows of so many numbers each. */
 void *bppsa_layers_end_of_g(const recurrent_network *n, int64_t rows, int64_t width);
+/* Prepares W_hhᵀ and the biases of the layer for its forward pass, and W_ihᵀ in n->w_t. panels: for a pass step by step; otherwise
+ * as rows. */
+void bppsa_layers_prepare_forward(recurrent_network *n, int64_t l, bool panels);
+void bppsa_layers_prepare_input(const recurrent_network *n, int64_t l, bool panels);
 /* Copies W_hh of the layer with padded rows for its backward pass, which is a scan or in chunks. */
 void bppsa_layers_pad_weights(const recurrent_network *n, int64_t l);
-/* Prepares W_hh of the layer for BP: such a copy, or panels of a wide layer. */
+/* Prepares W_hh of the layer for BP: such a copy, or panels. */
 void bppsa_layers_prepare_back(const recurrent_network *n, int64_t l);
 /* rows = deltas W_ih */
 bppsa_status bppsa_layers_input_gradient(recurrent_network *n, int64_t l, void *rows);
@@ -69,6 +102,8 @@ bppsa_status bppsa_layers_input_gradient(recurrent_network *n, int64_t l, void *
 /* The layer's deltas and the gradients of its states, without weight gradients. */
 bppsa_status bppsa_layers_sweep_back(recurrent_network *n, int64_t l);
 bppsa_status bppsa_layers_backward(recurrent_network *n, int64_t l);
+/* The gradient of the state in front of the first step, of samples that begin anew there, goes nowhere: writes 0 to its row. */
+void bppsa_layers_clear_cuts(recurrent_network *n, int64_t l);
 
 /* ---- memory (arrays_cpu.c) ---- */
 

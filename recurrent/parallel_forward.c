@@ -117,8 +117,7 @@ double bppsa_forward_most_work(int64_t gates, const bppsa_forward_plan *plan, in
 
 /* What the cost model knows of a GPU: cycles of a step of the sequential pass and of one in a mend, of a round beside its steps,
  * and of all that a speculative pass does besides, three launches or eight. They are replayed from the machine code for sm_90
- * (docs/gpu.md, "Forward passes in parallel"), in f32. slots: issue slots of a step, which count where a scheduler has several
- * warps. */
+ * (docs/gpu-parallel.md), in f32. slots: issue slots of a step, which count where a scheduler has several warps. */
 static const struct gpu_cycles {
   double step, mend, round, fixed, slots;
 } gpu_cycles[3][2] = {{{175, 210, 2600, 14500, 57}, {410, 450, 2600, 16000, 170}}, /* H <= 32: RNN, cells with gates */

@@ -99,18 +99,23 @@ bppsa_status bppsa_ragged_visit(recurrent_network *n, bppsa_recurrent_visit visi
   const bppsa_recurrent_config *c = &n->config;
   recurrent_ragged *r = &n->ragged;
   const int64_t outputs = n->base.classes > bppsa_recurrent_outputs(c) ? n->base.classes : bppsa_recurrent_outputs(c);
+  const bool head = bppsa_recurrent_serves(n, RECURRENT_HEAD);
   const struct {
+    bool wanted;
     int64_t steps, width;
     void **array;
-  } arrays[] = {{c->seq_len, c->input, &r->x},
-                {c->seq_len, outputs > c->input ? outputs : c->input, &r->packed},
-                {c->seq_len, bppsa_recurrent_outputs(c), &r->states},
-                {1, c->hidden, &r->ends}};
+  } arrays[] = {{true, c->seq_len, c->input, &r->x},
+                {bppsa_recurrent_serves(n, RECURRENT_BACKWARD | RECURRENT_HEAD), c->seq_len,
+                 outputs > c->input ? outputs : c->input, &r->packed},
+                {head, c->seq_len, bppsa_recurrent_outputs(c), &r->states},
+                {bppsa_recurrent_serves(n, RECURRENT_FORWARD), 1, c->hidden, &r->ends}};
   if (!c->lengths) {
     return BPPSA_OK;
   }
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) {
-    BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, arrays[i].steps, c->batch, arrays[i].width, arrays[i].array, bytes));
+    if (arrays[i].wanted) {
+      BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, arrays[i].steps, c->batch, arrays[i].width, arrays[i].array, bytes));
+    }
   }
   BPPSA_TRY(visit((void **)&r->stretch, c->batch * (int64_t)sizeof *r->stretch, bytes));
   return visit((void **)&r->place, c->batch * (int64_t)sizeof *r->place, bytes);
@@ -165,6 +170,19 @@ void bppsa_ragged_unpack(const recurrent_network *n, const void *packed, int64_t
   copy_rows(n, whole, width, packed, width, true);
 }
 
+void bppsa_ragged_move_states(const recurrent_network *n, const void *whole, int64_t width, const void *packed, bool back) {
+  const int64_t first = n->batch * width;
+  for (int64_t place = 0; place < n->batch; ++place) {
+    void *outside = at(n, whole, bppsa_ragged_sample(n, place) * width), *inside = at(n, packed, place * width);
+    memcpy(back ? outside : inside, back ? inside : outside, bytes_of(n, width));
+  }
+  if (back) {
+    bppsa_ragged_unpack(n, at(n, packed, first), width, at(n, whole, first));
+  } else {
+    bppsa_ragged_pack(n, at(n, whole, first), width, at(n, packed, first));
+  }
+}
+
 /* The last packed row of the sample at a place; k: the stretch at whose end it ends. */
 static int64_t last_row(const recurrent_network *n, int64_t place, int64_t *k) {
   while (*k + 1 < bppsa_ragged_stretches(n) && place >= ended(n, &n->ragged.stretch[*k + 1])) {
@@ -174,25 +192,36 @@ static int64_t last_row(const recurrent_network *n, int64_t place, int64_t *k) {
   return s.row + (s.steps - 1) * s.samples + place - ended(n, &s);
 }
 
-static void copy_ends(const recurrent_network *n, const void *packed, int64_t stride, int64_t width, const void *ends,
-                      int64_t end_stride, bool back) {
+typedef enum { GATHER, SCATTER, ADD } ends_move; /* to the ends, from them, and added to what the packed rows hold */
+
+static void move_ends(const recurrent_network *n, const void *packed, int64_t stride, int64_t width, const void *ends,
+                      int64_t end_stride, ends_move how) {
   int64_t k = 0;
   for (int64_t place = 0; place < n->batch; ++place) {
     void *inside = at(n, packed, last_row(n, place, &k) * stride),
          *outside = at(n, ends, bppsa_ragged_sample(n, place) * end_stride);
-    memcpy(back ? inside : outside, back ? outside : inside, bytes_of(n, width));
+    if (how == ADD) {
+      bppsa_back_add(n, width, outside, inside);
+    } else {
+      memcpy(how == SCATTER ? inside : outside, how == SCATTER ? outside : inside, bytes_of(n, width));
+    }
   }
 }
 
 bppsa_status bppsa_ragged_gather_ends(const recurrent_network *n, const void *packed, int64_t stride, int64_t width, void *ends,
                                       int64_t end_stride) {
-  copy_ends(n, packed, stride, width, ends, end_stride, false);
+  move_ends(n, packed, stride, width, ends, end_stride, GATHER);
   return BPPSA_OK;
 }
 
 void bppsa_ragged_scatter_ends(const recurrent_network *n, const void *ends, int64_t end_stride, int64_t stride, int64_t width,
                                void *packed) {
-  copy_ends(n, packed, stride, width, ends, end_stride, true);
+  move_ends(n, packed, stride, width, ends, end_stride, SCATTER);
+}
+
+void bppsa_ragged_add_ends(const recurrent_network *n, const void *ends, int64_t end_stride, int64_t stride, int64_t width,
+                           void *packed) {
+  move_ends(n, packed, stride, width, ends, end_stride, ADD);
 }
 
 void bppsa_ragged_shift(const recurrent_network *n, const void *states, int64_t width, void *before) {
@@ -217,6 +246,16 @@ void bppsa_ragged_spread(const recurrent_network *n, int64_t width, void *states
       memset(to, 0, bytes_of(n, ended(n, &s) * width));
     }
     end = s.first + 1;
+  }
+}
+
+void bppsa_ragged_gather(const recurrent_network *n, int64_t width, void *states) {
+  for (int64_t k = 0; k < bppsa_ragged_stretches(n); ++k) {
+    const stretch s = bppsa_ragged_stretch(n, k);
+    for (int64_t t = 0; t < s.steps; ++t) {
+      memmove(at(n, states, (n->batch + s.row + t * s.samples) * width),
+              at(n, states, ((s.first + t + 1) * n->batch + ended(n, &s)) * width), bytes_of(n, s.samples * width));
+    }
   }
 }
 

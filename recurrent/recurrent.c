@@ -12,10 +12,6 @@ const char *bppsa_nonlinearity_name(bppsa_nonlinearity nonlinearity) {
   return nonlinearity == BPPSA_NONLINEARITY_RELU ? "relu" : "tanh";
 }
 
-void *bppsa_recurrent_offset(const recurrent_network *n, const void *base, int64_t reals) {
-  return base == NULL ? NULL : (char *)base + reals * (int64_t)bppsa_dtype_size(n->config.dtype);
-}
-
 /* ---- forward ---- */
 
 /* words: the shape in letters. */
@@ -78,25 +74,14 @@ int64_t bppsa_recurrent_head_rows(const recurrent_network *n, int64_t *first) {
 
 /* ---- tapes ---- */
 
-/* The arrays of a tape lie one behind the other, each at a multiple of 64 bytes from its beginning, with so many bytes behind the
- * last one, because kernels may read a cache line beyond the end. */
-static bppsa_status measure_array(void **array, int64_t size, int64_t *bytes) {
-  return bppsa_recurrent_count_array(array, (size + BPPSA_ALIGNMENT - 1) / BPPSA_ALIGNMENT * BPPSA_ALIGNMENT, bytes);
-}
-
-static bppsa_status place_array(void **array, int64_t size, int64_t *address) {
-  *array = (void *)(intptr_t)*address;
-  return measure_array(array, size, address);
-}
-
 bppsa_status bppsa_recurrent_tape_size(const bppsa_model *model, int64_t *size) {
   BPPSA_REQUIRE(model != NULL && size != NULL);
-  int64_t bytes = BPPSA_ALIGNMENT;
+  int64_t bytes = BPPSA_ALIGNMENT; /* behind the last array, because kernels may read a cache line beyond the end */
   recurrent_network n = *(const recurrent_network *)model;
   if (!n.config.tape) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: the network has no tapes, expected one that was made with them", n.cell->name);
   }
-  BPPSA_TRY(bppsa_recurrent_visit_tape(&n, 0, measure_array, &bytes));
+  BPPSA_TRY(bppsa_recurrent_visit_tape(&n, 0, bppsa_recurrent_measure_array, &bytes));
   *size = bytes / (int64_t)bppsa_dtype_size(n.config.dtype);
   return BPPSA_OK;
 }
@@ -111,7 +96,7 @@ bppsa_status bppsa_recurrent_use_tape(bppsa_model *model, const bppsa_view *x, c
   BPPSA_TRY(output == NULL
                 ? BPPSA_OK
                 : check_view(n, "output", output, "[T, B, H]", 3, (int64_t[]){x->shape[0], x->shape[1], n->config.hidden}));
-  BPPSA_TRY(bppsa_recurrent_visit_tape(n, 0, place_array, &address));
+  BPPSA_TRY(bppsa_recurrent_visit_tape(n, 0, bppsa_recurrent_place_array, &address));
   n->batch = x->shape[1];
   n->x = x->data;
   n->output = output != NULL ? output->data : NULL;
@@ -253,7 +238,7 @@ static bppsa_status layer_backward(recurrent_network *n, int64_t l) {
 
 /* Computes all layers, from g_T and u of the top layer in n->g. Redone products are not counted here, because counting on a GPU
  * waits. */
-static bppsa_status backward_layers(recurrent_network *n) {
+bppsa_status bppsa_recurrent_go_back(recurrent_network *n) {
   const int64_t of_layer = bppsa_recurrent_layer_parameters(&n->config), own = bppsa_recurrent_first_parameter(&n->config);
   n->backward_done = true;
   if (n->config.tape && bppsa_ragged_packed(n)) { /* the forward pass may have been another network's */
@@ -295,7 +280,7 @@ static bppsa_status backward(bppsa_model *model, const bppsa_view *seed) {
     BPPSA_TRY(n->backend->head_gradients(n));
     gradients_ready(n, bppsa_recurrent_parameters(&n->config, false), HEAD_PARAMETERS);
   }
-  return backward_layers(n);
+  return bppsa_recurrent_go_back(n);
 }
 
 /* Writes the gradient of the top layer's last states, or of all its states, to g of the top layer. */
@@ -329,8 +314,7 @@ bppsa_status bppsa_recurrent_seed_cells(bppsa_model *model, const bppsa_view *ce
   return BPPSA_OK;
 }
 
-/* Writes the gradients of c, which are 0 in the seed of h, to the second halves of the rows of g. */
-static bppsa_status put_cells(const recurrent_network *n) {
+bppsa_status bppsa_recurrent_put_cells(const recurrent_network *n) {
   const int64_t hidden = n->config.hidden, state = bppsa_recurrent_state_size(n), row = n->batch * state;
   void *first = bppsa_recurrent_offset(n, n->g, row + hidden);
   if (n->gpu != NULL) {
@@ -351,11 +335,11 @@ bppsa_status bppsa_recurrent_backward_layers(bppsa_model *model, const bppsa_vie
   recurrent_network *n = (recurrent_network *)model;
   BPPSA_TRY(seed_layers(n, seed));
   n->seeds_cells = n->of_cells != NULL;
-  BPPSA_TRY(n->seeds_cells ? put_cells(n) : BPPSA_OK);
+  BPPSA_TRY(n->seeds_cells ? bppsa_recurrent_put_cells(n) : BPPSA_OK);
   n->of_cells = NULL;
   n->seed = seed->data;
   n->seeds_states = true;
-  return backward_layers(n);
+  return bppsa_recurrent_go_back(n);
 }
 
 bppsa_status bppsa_recurrent_hidden_gradients(bppsa_model *model, const bppsa_view *seed, bppsa_view *gradients) {

@@ -10,6 +10,9 @@
 extern "C" {
 #endif
 
+/* Which passes a network's arrays serve. Those of a model serve all; those of a stateless pass (layer.c) serve this pass alone. */
+enum { RECURRENT_FORWARD = 1, RECURRENT_BACKWARD = 2, RECURRENT_HEAD = 4, RECURRENT_MODEL = 7 };
+
 enum { MOST_PARAMETERS = 4 /* of a layer */, W_IH = 0, W_HH, B_IH, B_HH, HEAD_PARAMETERS = 2, NAME_SIZE = 48 };
 
 /* A direction of a layer is computed like a layer: a network with two directions has layers 2l (forward in time) and 2l + 1
@@ -59,7 +62,7 @@ typedef struct {
  *               g        [T+1][B][S]   gradients of one layer, then (as u) of the one below; S = H, of a pair 2H
  *               columns  K x [T][B][H], of a pair one more, diagonal [T][B][H]   only with a scan
  *               logits   [B][C] or [T][B][C]
- *               bias [4][G·H], w_t (W_ih or W_lin transposed), w_hh and w_hh_t (padded rows), panels (W_hh of a wide layer,
+ *               bias [4][G·H], w_t (W_ih or W_lin transposed, or W_ih in panels), w_hh and w_hh_t (padded rows), panels (W_hh,
  *                                    core/compute/matmul.h)   of the present layer
  *               before   [T·B][H]   with lengths or resets: from what states the steps of one layer began
  *               sums, hidden_sums   parts of the weight gradients: of W_ih or W_lin, and of W_hh
@@ -179,11 +182,11 @@ typedef struct {
   const uint8_t *given; /* on a GPU: [T][b], of the present batch, borrowed */
   uint8_t *mask;        /* [D][T][b], of places: the sample begins anew in front of the step of the direction's walk */
   uint8_t *any;         /* [D][T]: some sample does */
-  void *h, *c;          /* [2][B][H], copies of the states in front of and behind a step that resets some; c of a pair */
-  void *injected;       /* [B][S], copies of u in front of such a step */
-  double *sums;         /* [B][C][S], parts of the gradient of a layer's reset state; C: chunks of the speculative pass, or 1 */
-  void *terms;   /* instead of them in a part of a sequence whose backward pass is speculative: [T][B][S] of its own steps */
-  void *scratch; /* of a scan: [threads], the arrays of a group of steps */
+  void *h, *c; /* [2][B][H], the own rows of samples that begin anew, or copies of the states around such a step; c of a pair */
+  void *injected; /* [B][S], copies of u in front of such a step */
+  double *sums;   /* [B][C][S], parts of the gradient of a layer's reset state; C: chunks of the speculative pass, or 1 */
+  void *terms;    /* instead of them in a part of a sequence whose backward pass is speculative: [T][B][S] of its own steps */
+  void *scratch;  /* of a scan: [threads], the arrays of a group of steps */
 } recurrent_resets;
 
 /* For a network with two directions (directions.c), rows in the order of time; otherwise NULL. */
@@ -200,6 +203,7 @@ typedef struct {
   bppsa_recurrent_config config;
   const bppsa_cell *cell;
   const recurrent_backend *backend; /* of the network's device */
+  unsigned serves;                  /* RECURRENT_FORWARD and so on */
   int32_t threads;
   recurrent_forward forward;
   recurrent_backward back;
@@ -279,13 +283,37 @@ bppsa_status bppsa_recurrent_visit_tape(recurrent_network *n, int64_t l, bppsa_r
 
 /* ERR_ARGUMENT: the cell's table contradicts itself, or lacks the configuration's nonlinearity. */
 bppsa_status bppsa_recurrent_check_cell(const bppsa_recurrent_config *config, const bppsa_cell *cell);
-/* ERR_UNSUPPORTED: the table lacks a function that the passes on a CPU call. The scans must have been made. */
+/* ERR_UNSUPPORTED: the table lacks a function that the passes on a CPU call. The plans must have been made. */
 bppsa_status bppsa_recurrent_check_entries(const recurrent_network *n);
+
+/* Do the network's arrays serve one of these passes? */
+static inline bool bppsa_recurrent_serves(const recurrent_network *n, unsigned passes) {
+  return (n->serves & passes) != 0;
+}
 
 /* Adds an array's size. ERR_MEMORY: the sum does not fit in 64 bits. */
 bppsa_status bppsa_recurrent_count_array(void **array, int64_t size, int64_t *bytes);
+/* The same for arrays in the caller's memory, which lie one behind the other, each at a multiple of 64 bytes from the first one. */
+bppsa_status bppsa_recurrent_measure_array(void **array, int64_t size, int64_t *bytes);
+/* Gives such an array its place at *address, and moves *address behind it. */
+bppsa_status bppsa_recurrent_place_array(void **array, int64_t size, int64_t *address);
+
+/* Checks a configuration, makes the plans and counts; `allocates`: allocates all arrays as well, as a model needs them. Destroy it
+ * with bppsa_recurrent_destroy. Errors of bppsa_recurrent_create. */
+bppsa_status bppsa_recurrent_make(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
+                                  bool allocates, recurrent_network **made);
+/* Does a layer get its gradients from a scan executor? The plans have been made. */
+bool bppsa_recurrent_scans(const recurrent_network *n);
+/* Makes the executor of layer l's scan, if it runs one. */
+bppsa_status bppsa_recurrent_make_scan(recurrent_network *n, int64_t l, const bppsa_device *device);
+/* Computes the backward passes of all layers from the gradients of the top layer's states in n->g. */
+bppsa_status bppsa_recurrent_go_back(recurrent_network *n);
+/* Writes n->of_cells, the gradients of c, which are 0 in the seed of h, to the second halves of the rows of n->g. */
+bppsa_status bppsa_recurrent_put_cells(const recurrent_network *n);
 /* The address `reals` reals behind `base`; NULL for NULL. */
-void *bppsa_recurrent_offset(const recurrent_network *n, const void *base, int64_t reals);
+static inline void *bppsa_recurrent_offset(const recurrent_network *n, const void *base, int64_t reals) {
+  return base == NULL ? NULL : (char *)(uintptr_t)base + reals * (n->config.dtype == BPPSA_F64 ? 8 : 4);
+}
 
 /* The functions of a network for one kind of device. On a GPU all work is queued on the device's stream. */
 struct recurrent_backend {
@@ -298,7 +326,7 @@ struct recurrent_backend {
   /* Visits every array except the parameters in host memory. scans: some layer runs a scan. */
   bppsa_status (*visit)(recurrent_network *n, bool scans, bppsa_recurrent_visit visit, int64_t *bytes);
   bppsa_status (*allocate)(recurrent_network *n, bool scans);
-  /* ERR_UNSUPPORTED: the cell's table lacks a function that the passes call. The scans must have been made. */
+  /* ERR_UNSUPPORTED: the cell's table lacks a function that the passes call. The plans must have been made. */
   bppsa_status (*check_cell)(const recurrent_network *n);
   void (*destroy)(recurrent_network *n);
   /* Passes. h0 NULL: zeros. */
@@ -378,10 +406,17 @@ bppsa_status bppsa_ragged_gather_ends(const recurrent_network *n, const void *pa
                                       int64_t end_stride);
 void bppsa_ragged_scatter_ends(const recurrent_network *n, const void *ends, int64_t end_stride, int64_t stride, int64_t width,
                                void *packed);
+/* Adds the rows of the caller's array to the last packed rows. */
+void bppsa_ragged_add_ends(const recurrent_network *n, const void *ends, int64_t end_stride, int64_t stride, int64_t width,
+                           void *packed);
+/* Copies states [T + 1][b] in the caller's order to packed ones, or back, with 0 behind the ends. */
+void bppsa_ragged_move_states(const recurrent_network *n, const void *whole, int64_t width, const void *packed, bool back);
 /* Copies the states in front of every step to rows like the step's. */
 void bppsa_ragged_shift(const recurrent_network *n, const void *states, int64_t width, void *before);
 /* Moves packed states apart, to [T + 1][b], sorted, with 0 behind the ends. */
 void bppsa_ragged_spread(const recurrent_network *n, int64_t width, void *states);
+/* Moves them together again. */
+void bppsa_ragged_gather(const recurrent_network *n, int64_t width, void *states);
 /* Writes 0 behind the ends of an array [T][b], sorted. */
 void bppsa_ragged_clear(const recurrent_network *n, int64_t width, void *array);
 /* The step, from 1, and the caller's sample of a packed row. */
@@ -426,19 +461,23 @@ typedef struct {
   int64_t layer, step;  /* step: of the layer's walk */
   int64_t row, samples; /* of the step, among those of all steps; samples that run */
   int64_t first, count;
-  bool forward, injected;
+  bool in_place; /* the pass may write to the states: all but a backward pass of the caller's tape may */
+  bool injected;
   void *g; /* backward: of the state in front of the step, [samples][S]; NULL: it is not wanted */
 } recurrent_reset_step;
-/* Forward: writes 0 or the reset state to the rows in front of the step of samples that begin anew, and keeps their own rows in
- * n->resets.h and c. Backward: copies the block's states in front of the step and behind it to these, [2][samples][H], with 0 or
- * the reset state for samples that begin anew. */
+/* In place: writes 0 or the reset state to the rows in front of the step of samples that begin anew, and keeps their own rows in
+ * n->resets.h and c. Otherwise it copies the block's states in front of the step and behind it to these, [2][samples][H], with 0 or
+ * the reset state for samples that begin anew. Backward it keeps u in front of the step, too. */
 void bppsa_resets_begin(const recurrent_network *n, const recurrent_reset_step *s);
-/* Forward: gives the samples their own rows back. Backward: what is behind the step has no part in the gradients of
- * samples that begin anew, but in that of the reset state. */
+/* In place: gives the samples their own rows back. Backward: what is behind the step has no part in the gradients of samples that
+ * begin anew, but in that of the reset state. */
 void bppsa_resets_end(const recurrent_network *n, const recurrent_reset_step *s);
 /* Rows [H] are the states h in front of the steps of a stretch, one for each sample that runs in each step: writes 0 or the reset
  * state where the sample begins anew there. */
 void bppsa_resets_begin_rows(const recurrent_network *n, int64_t l, const recurrent_stretch *s, void *rows);
+/* The same, and keeps the rows that it overwrites at their places in `kept`; or gives these rows back. */
+void bppsa_resets_exchange_rows(const recurrent_network *n, int64_t l, const recurrent_stretch *s, void *rows, void *kept,
+                                bool back);
 
 /* ---- the state from which samples begin anew (reset_state.c) ---- */
 

@@ -1,8 +1,8 @@
 /* Samples that begin anew within a batch (bppsa_spans.resets): checks, and what a CPU does. Internal.
  *
  * In front of a step that resets a sample its state is 0, or the reset state (reset_state.c). The arrays keep the states that the
- * steps have made, since these are outputs. Forward the rows of samples that begin anew hold that state while the step is computed,
- * and get their own back. A backward pass, whose states may be the caller's, reads copies of the states in front of the step.
+ * steps have made, since these are outputs. The rows of samples that begin anew hold that state while the step is computed, and get
+ * their own back; a backward pass over a tape, which is the caller's memory, reads copies of the states around the step instead.
  * Backward such a sample's gradient in front of the step is u alone. A scan takes the Jacobians of such steps as 0.
  *
  * The masks are bytes [T][b] for each direction, in the order in which it walks, and of places (ragged.c). A cut between the steps
@@ -24,7 +24,11 @@ static size_t bytes_of(const recurrent_network *n, int64_t reals) {
 static bppsa_status check_values(const bppsa_view *resets) {
   const uint8_t *mask = resets->data;
   const int64_t count = bppsa_view_count(resets), batch = resets->shape[1];
-  for (int64_t i = 0; i < count; ++i) {
+  uint8_t all = 0;
+  for (int64_t i = 0; i < count; ++i) { /* a loop without branches looks at many at once */
+    all |= mask[i];
+  }
+  for (int64_t i = 0; all > 1 && i < count; ++i) {
     if (mask[i] > 1) {
       return bppsa_fail(BPPSA_ERR_ARGUMENT, "resets: %d at step %lld of sample %lld of the batch, expected 0 or 1", (int)mask[i],
                         (long long)(i / batch), (long long)(i % batch));
@@ -81,6 +85,14 @@ void bppsa_resets_take(recurrent_network *n, int64_t batch, const bppsa_view *re
   r->given = given;
   r->on_gpu = given != NULL && resets->device != BPPSA_CPU;
   if (given == NULL || (n->gpu != NULL ? n->config.part.seq_len == 0 : memchr(given, 1, (size_t)(steps * batch)) == NULL)) {
+    return;
+  }
+  if (sides == 1 && !n->ragged.active) { /* places are samples */
+    memcpy(r->mask, given, (size_t)(steps * batch));
+    for (int64_t t = 0; t < steps; ++t) {
+      r->any[t] = memchr(given + t * batch, 1, (size_t)batch) != NULL;
+    }
+    r->active = true;
     return;
   }
   memset(r->mask, 0, (size_t)(sides * steps * batch));
@@ -142,12 +154,18 @@ static const uint8_t *block_mask(const recurrent_network *n, const recurrent_res
   return bppsa_resets_mask(n, s->layer, s->step) + n->batch - s->samples + s->first;
 }
 
+/* The first sample from i on that begins anew; `count`: none. Few do, and memchr looks at many bytes at once. */
+static int64_t next_of(const uint8_t *mask, int64_t i, int64_t count) {
+  const uint8_t *found = i < count ? memchr(mask + i, 1, (size_t)(count - i)) : NULL;
+  return found != NULL ? found - mask : count;
+}
+
 /* Writes 0 to rows of so many bytes, of samples that begin anew; or copies the rows of `from`, unless it is NULL. */
 static void replace_rows(const uint8_t *mask, int64_t count, size_t bytes, const char *from, char *to) {
-  for (int64_t i = 0; i < count; ++i) {
-    if (mask[i] && from != NULL) {
+  for (int64_t i = next_of(mask, 0, count); i < count; i = next_of(mask, i + 1, count)) {
+    if (from != NULL) {
       memcpy(to + (size_t)i * bytes, from + (size_t)i * bytes, bytes);
-    } else if (mask[i]) {
+    } else {
       memset(to + (size_t)i * bytes, 0, bytes);
     }
   }
@@ -155,14 +173,12 @@ static void replace_rows(const uint8_t *mask, int64_t count, size_t bytes, const
 
 /* Writes h (or c) of the state from which samples begin anew to their rows. */
 static void begin_rows(const recurrent_network *n, int64_t l, const uint8_t *mask, int64_t count, bool cells, void *rows) {
-  for (int64_t i = 0; i < count; ++i) {
-    if (mask[i]) {
-      bppsa_reset_state_write(n, l, cells, bppsa_recurrent_offset(n, rows, i * n->config.hidden));
-    }
+  for (int64_t i = next_of(mask, 0, count); i < count; i = next_of(mask, i + 1, count)) {
+    bppsa_reset_state_write(n, l, cells, bppsa_recurrent_offset(n, rows, i * n->config.hidden));
   }
 }
 
-/* Forward: puts the state from which samples begin anew in the place of their rows in front of the step, or back. */
+/* Puts the state from which samples begin anew in the place of their rows in front of the step, or back. */
 static void exchange_rows(const recurrent_network *n, const recurrent_reset_step *s, bool back) {
   const int64_t hidden = n->config.hidden, row = s->row + n->batch - s->samples + s->first;
   const recurrent_layer *layer = &n->layers[s->layer];
@@ -184,11 +200,10 @@ void bppsa_resets_begin(const recurrent_network *n, const recurrent_reset_step *
   const void *const from[] = {layer->h, layer->c};
   void *const to[] = {n->resets.h, n->resets.c};
   const size_t bytes = bytes_of(n, hidden), state = bytes_of(n, bppsa_recurrent_state_size(n));
-  if (s->forward) {
+  if (s->in_place) {
     exchange_rows(n, s, false);
-    return;
   }
-  for (int half = 0; half < (n->cell->pair ? 2 : 1); ++half) {
+  for (int half = 0; !s->in_place && half < (n->cell->pair ? 2 : 1); ++half) {
     for (int64_t t = 0; t < 2; ++t) {
       memcpy(bppsa_recurrent_offset(n, to[half], (t * s->samples + s->first) * hidden),
              bppsa_recurrent_offset(n, from[half], (row + t * s->samples) * hidden), (size_t)s->count * bytes);
@@ -205,7 +220,7 @@ void bppsa_resets_begin(const recurrent_network *n, const recurrent_reset_step *
 }
 
 void bppsa_resets_end(const recurrent_network *n, const recurrent_reset_step *s) {
-  if (s->forward) {
+  if (s->in_place) {
     exchange_rows(n, s, true);
   }
   if (s->g != NULL) {
@@ -222,12 +237,24 @@ void bppsa_resets_end(const recurrent_network *n, const recurrent_reset_step *s)
 
 /* ---- rows of many steps ---- */
 
-void bppsa_resets_begin_rows(const recurrent_network *n, int64_t l, const recurrent_stretch *s, void *rows) {
+void bppsa_resets_exchange_rows(const recurrent_network *n, int64_t l, const recurrent_stretch *s, void *rows, void *kept,
+                                bool back) {
   const int64_t ended = n->batch - s->samples, first = n->config.part.first + s->first, end = first + s->steps;
   int64_t t = first;
   while (n->resets.active && (t = bppsa_resets_find(n, l, t, end, ended, s->samples, false)) >= 0) {
-    begin_rows(n, l, bppsa_resets_mask(n, l, t) + ended, s->samples, false,
-               bppsa_recurrent_offset(n, rows, (t - first) * s->samples * n->config.hidden));
+    const int64_t at = (t - first) * s->samples * n->config.hidden;
+    const uint8_t *mask = bppsa_resets_mask(n, l, t) + ended;
+    void *own = bppsa_recurrent_offset(n, rows, at), *other = bppsa_recurrent_offset(n, kept, at);
+    if (kept != NULL) {
+      replace_rows(mask, s->samples, bytes_of(n, n->config.hidden), back ? other : own, back ? own : other);
+    }
+    if (!back) {
+      begin_rows(n, l, mask, s->samples, false, own);
+    }
     ++t;
   }
+}
+
+void bppsa_resets_begin_rows(const recurrent_network *n, int64_t l, const recurrent_stretch *s, void *rows) {
+  bppsa_resets_exchange_rows(n, l, s, rows, NULL, false);
 }

@@ -356,7 +356,7 @@ bool bppsa_back_layer(recurrent_network *n, int64_t l, const void *x, int64_t pa
 static bool reaches_all(const recurrent_network *n) {
   const bppsa_recurrent_config *c = &n->config;
   const int64_t width = n->seeds_states ? bppsa_recurrent_outputs(c) : c->classes;
-  for (int64_t b = 0; c->loss_all && b < n->batch; ++b) {
+  for (int64_t b = 0; c->loss_all && n->seed != NULL && b < n->batch; ++b) {
     const int64_t place = bppsa_ragged_sample(n, b), steps = n->ragged.active ? bppsa_back_length_of(n, b) : c->seq_len;
     for (int64_t t = 0; t < steps; ++t) {
       if (bppsa_back_largest(n, width, bppsa_recurrent_offset(n, n->seed, (t * n->batch + place) * width)) == 0) {
@@ -364,7 +364,7 @@ static bool reaches_all(const recurrent_network *n) {
       }
     }
   }
-  return c->loss_all;
+  return c->loss_all && n->seed != NULL;
 }
 
 bppsa_status bppsa_back_begin(recurrent_network *n) {
@@ -389,6 +389,7 @@ bppsa_status bppsa_back_begin(recurrent_network *n) {
   b->warm_up = b->state.warm_up > 0 ? b->state.warm_up : b->plan.warm_up;
   b->need = (bppsa_backward_need){0};
   memset(b->paths, 0, (size_t)n->batch * sizeof *b->paths);
+  b->rows[0] = 0;
   for (int64_t k = 0, step = 1; k < bppsa_ragged_stretches(n); ++k) {
     const recurrent_stretch s = bppsa_ragged_stretch(n, k);
     for (int64_t t = 0; t < s.steps; ++t, ++step) { /* the samples that run are the last ones */

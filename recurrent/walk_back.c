@@ -265,6 +265,9 @@ static void gather_lane(const bppsa_back_walk *w, const group *g, const bppsa_ba
   }
   if (w->sums) {
     gather_rows(w, g, index, none, steps - none, w->x, made, w->input, g->x);
+    for (int64_t s = 0; s < none; ++s) { /* what the memory holds may be NaN, which times a delta of 0 is NaN */
+      memset(window_row(w, g, g->x, s, index, w->input), 0, (size_t)w->input * w->real);
+    }
   }
   if (w->injected && !w->adds && l->kind != BPPSA_BACK_PROBE) {
     gather_rows(w, g, index, 0, steps, n->g, states, w->state, g->g);

@@ -19,7 +19,7 @@ template <typename real> struct rnn_unit {
   __device__ inline real before(const rnn_unit &earlier) const {
     return earlier.h;
   }
-  __device__ inline void begin() {} /* h is the state behind the step */
+  __device__ inline void begin(real, real) {} /* h is the state behind the step */
   __device__ inline void factors(bool relu, real d[1], real *e, real *d_x) const {
     d[0] = relu ? (h <= 0 ? (real)0 : (real)1) : 1 - h * h; /* 1 at NaN, as in PyTorch */
     *e = 0;

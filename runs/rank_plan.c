@@ -14,7 +14,7 @@ typedef struct {
   int64_t first_sample, samples, first_step, steps;
 } rank_share;
 
-/* Counts the messages of a layer's backward scan along time, for all groups of ranks together (docs/ranks.md). */
+/* Counts the messages of a layer's backward scan along time, for all groups of ranks together (docs/time-ranks.md). */
 typedef struct {
   int64_t messages, rounds, bytes;
 } rank_traffic;

@@ -13,7 +13,7 @@ typedef struct {
   bppsa_rank_split split;
 } bppsa_rank_plan;
 
-/* Makes the document: every rank's share; the numbers of messages in a layer's scan over the ranks along time (docs/ranks.md);
+/* Makes the document: every rank's share; the numbers of messages in a layer's scan over the ranks along time (docs/time-ranks.md);
  * and the messages of the first group of ranks one by one, in rounds; other groups have the same. NULL when out of memory. */
 json_t *bppsa_rank_plan_json(const bppsa_rank_plan *plan);
 /* Writes the same for people; long lists are cut. */

@@ -25,6 +25,10 @@ static bppsa_gradient_method method_of(const bppsa_train_run *run) {
 static bppsa_network_config shown_config(const bppsa_train_run *run) {
   bppsa_network_config config = run->config;
   config.batch = run->train.batch;
+  if (run->dataset->windows > 1) { /* a pass has the steps of several batches */
+    config.steps.seq_len = run->dataset->seq_len;
+    config.steps.lengths = run->dataset->lengths != NULL;
+  }
   return config;
 }
 
@@ -175,6 +179,10 @@ void bppsa_train_header_text(const bppsa_train_run *run, const bppsa_train_start
   bppsa_text_add(text, "data       %s: %" PRId64 " %s to train on, %" PRId64 " held out, order %s%s\n", run->dataset->ops->name,
                  run->split.train, run->dataset->packing != NULL ? "rows" : "samples", run->split.validation, order_name(run),
                  run->dataset->streams ? ", batches continue the ones before" : "");
+  if (run->dataset->windows > 1) {
+    bppsa_text_add(text, "streams    gradients go back through %" PRId64 " batches, the present one included\n",
+                   run->dataset->windows);
+  }
   bppsa_packing_lines(run->dataset, &run->pack_times, "packing    ", text);
   bppsa_text_add(text, "loss       %s\n",
                  bppsa_objective_text(&run->dataset->objective, bppsa_pack_loss_all(run->dataset, &c), loss, sizeof loss));
@@ -303,6 +311,7 @@ static json_t *config_json(const bppsa_train_run *run) {
   ok = ok && bppsa_json_put_text(object, "order", order_name(run));
   if (run->dataset->streams) {
     ok = ok && bppsa_json_put(object, "stateful", json_true());
+    ok = ok && bppsa_json_put_integer(object, "bptt", run->dataset->windows > 1 ? run->dataset->windows : 1);
   }
   ok = ok && bppsa_json_put(object, "epochs", t->epochs > 0 ? json_integer(t->epochs) : json_null());
   ok = ok && bppsa_json_put(object, "iterations", t->epochs > 0 ? json_null() : json_integer(t->iterations));

@@ -6,11 +6,20 @@
 #include "core/compute/device_buffer.h"
 #include "core/compute/memory.h"
 
+/* The shape of x in a pass of `count` samples; returns the number of extents. */
+static int32_t pass_shape(const bppsa_batch *b, int64_t count, int64_t shape[4]) {
+  const int32_t ndim = bppsa_dataset_shape(b->dataset, count, shape);
+  shape[0] = b->past.windows > 1 ? b->length : shape[0]; /* windows are of sequences */
+  return ndim;
+}
+
 static bppsa_status create_buffers(bppsa_batch *b, bool gradients) {
   const bppsa_dataset *dataset = b->dataset;
-  const int64_t rows = dataset->labels_per_step ? dataset->seq_len : 1;
+  const int64_t rows = dataset->labels_per_step ? b->length : 1;
+  const bool windows = b->past.windows > 1, lengths = dataset->lengths != NULL || windows,
+             weights = dataset->loss_weights != NULL || (windows && dataset->labels_per_step);
   int64_t x_shape[4];
-  const int32_t x_dims = bppsa_dataset_shape(dataset, b->capacity, x_shape);
+  const int32_t x_dims = pass_shape(b, b->capacity, x_shape);
   const int64_t seed_shape[3] = {rows, b->capacity, b->model->classes};
   int64_t labels;
   if (!bppsa_mul(rows, b->capacity, &labels)) {
@@ -24,11 +33,10 @@ static bppsa_status create_buffers(bppsa_batch *b, bool gradients) {
     return bppsa_batch_gpu_create(b, labels);
   }
   b->indices = bppsa_calloc(b->capacity, sizeof *b->indices);
-  b->lengths = dataset->lengths != NULL ? bppsa_calloc(b->capacity, sizeof *b->lengths) : NULL;
-  b->resets = dataset->resets != NULL ? bppsa_calloc(b->capacity, (size_t)dataset->seq_len) : NULL;
-  b->weights = dataset->loss_weights != NULL ? bppsa_calloc(labels, sizeof *b->weights) : NULL;
-  if ((dataset->lengths != NULL && b->lengths == NULL) || (dataset->resets != NULL && b->resets == NULL) ||
-      (dataset->loss_weights != NULL && b->weights == NULL)) {
+  b->lengths = lengths ? bppsa_calloc(b->capacity, sizeof *b->lengths) : NULL;
+  b->resets = dataset->resets != NULL ? bppsa_calloc(b->capacity, (size_t)b->length) : NULL;
+  b->weights = weights ? bppsa_calloc(labels, sizeof *b->weights) : NULL;
+  if ((lengths && b->lengths == NULL) || (dataset->resets != NULL && b->resets == NULL) || (weights && b->weights == NULL)) {
     return BPPSA_ERR_MEMORY;
   }
   if (bppsa_objective_real(&dataset->objective)) {
@@ -60,7 +68,7 @@ static bppsa_status create_states(bppsa_batch *b) {
     return BPPSA_OK;
   }
   for (int i = 0; b->model->device == NULL && i < 2; ++i) {
-    BPPSA_TRY(bppsa_buffer_create(NULL, b->states.dtype, b->states.ndim, b->states.shape, &b->own_states[i]));
+    BPPSA_TRY(bppsa_buffer_create(NULL, views[i]->dtype, views[i]->ndim, views[i]->shape, &b->own_states[i]));
     *views[i] = b->own_states[i].view;
   }
   bppsa_batch_restart(b);
@@ -79,8 +87,16 @@ bppsa_status bppsa_batch_create(bppsa_model *model, const bppsa_dataset *dataset
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "model: in %s memory, expected it on the device %s", elsewhere ? "host" : "GPU",
                       device == NULL ? "cpu" : bppsa_device_get_name(device));
   }
-  bppsa_batch made = {
-      .model = model, .dataset = dataset, .device = device, .capacity = capacity, .whole = whole, .steps = dataset->seq_len};
+  BPPSA_TRY(bppsa_windows_check(model, dataset));
+  const int64_t windows = dataset->windows > 1 ? dataset->windows : 1, length = windows * dataset->seq_len;
+  bppsa_batch made = {.model = model,
+                      .dataset = dataset,
+                      .device = device,
+                      .capacity = capacity,
+                      .whole = whole,
+                      .past.windows = windows,
+                      .length = length,
+                      .steps = length};
   bppsa_status status = bppsa_batch_streams_shape(&made);
   status = status == BPPSA_OK ? create_buffers(&made, gradients) : status;
   status = status == BPPSA_OK ? create_states(&made) : status;
@@ -121,7 +137,7 @@ void bppsa_batch_set_steps(bppsa_batch *batch, int64_t first_step, int64_t steps
 /* Writes the shape of the model's logits, which are of its own steps, or of the last step, which only one rank computes. Returns
  * the number of extents. */
 static int32_t logits_shape(const bppsa_batch *batch, int64_t shape[3]) {
-  const bool per_step = batch->dataset->labels_per_step, last = batch->first_step + batch->steps == batch->dataset->seq_len;
+  const bool per_step = batch->dataset->labels_per_step, last = batch->first_step + batch->steps == batch->length;
   const int64_t all[3] = {batch->steps, per_step || (last && batch->steps > 0) ? batch->count : 0, batch->model->classes};
   memcpy(shape, per_step ? all : all + 1, (per_step ? 3 : 2) * sizeof *shape);
   return per_step ? 3 : 2;
@@ -135,7 +151,7 @@ static bppsa_view placed(bppsa_view view, bppsa_device_kind kind) {
 /* Returns the part of x that holds the model's own steps. */
 static bppsa_view own_x(const bppsa_batch *batch) {
   bppsa_view x = batch->x_view;
-  if (batch->steps == batch->dataset->seq_len) {
+  if (batch->steps == batch->length) {
     return x;
   }
   const int64_t shape[3] = {batch->steps, batch->count, batch->dataset->input};
@@ -145,7 +161,7 @@ static bppsa_view own_x(const bppsa_batch *batch) {
 
 bppsa_view bppsa_batch_targets(const bppsa_batch *batch) {
   const bool per_step = batch->dataset->labels_per_step;
-  const int64_t shape[3] = {batch->dataset->seq_len, batch->count, batch->model->classes};
+  const int64_t shape[3] = {batch->length, batch->count, batch->model->classes};
   return bppsa_view_make(batch->targets.data, batch->model->dtype, per_step ? 3 : 2, per_step ? shape : shape + 1);
 }
 
@@ -168,11 +184,15 @@ static void take_spans(bppsa_batch *batch) {
 
 bppsa_status bppsa_batch_stage(bppsa_batch *batch, int64_t count) {
   int64_t shape[4];
-  const int32_t ndim = bppsa_dataset_shape(batch->dataset, count, shape);
+  const int32_t ndim = pass_shape(batch, count, shape);
   batch->count = count;
   batch->first = 0;
-  take_spans(batch);
   batch->x_view = placed(bppsa_view_make(batch->x.view.data, batch->model->dtype, ndim, shape), batch->x.view.device);
+  if (batch->past.windows > 1) {
+    bppsa_windows_fill(batch);
+    return BPPSA_OK;
+  }
+  take_spans(batch);
   if (batch->gpu.device != NULL && batch->dataset->ops->queue != NULL) {
     return BPPSA_OK;
   }
@@ -216,10 +236,16 @@ void bppsa_batch_tell(const bppsa_batch *batch) {
   bppsa_model_drop(batch->model, batch->step, batch->training ? batch->indices : NULL);
 }
 
+void bppsa_batch_follow(bppsa_batch *batch, int64_t number, const int64_t *order, int64_t apart) {
+  batch->past.number = number;
+  batch->past.order = order;
+  batch->past.apart = apart;
+}
+
 bppsa_status bppsa_batch_forward(bppsa_batch *batch) {
   int64_t shape[3];
   const int32_t ndim = logits_shape(batch, shape);
-  const int64_t steps[2] = {batch->dataset->seq_len, batch->count};
+  const int64_t steps[2] = {batch->length, batch->count};
   const bppsa_view x = own_x(batch), resets = bppsa_view_make(batch->resets, BPPSA_U8, 2, steps);
   const bppsa_spans spans = {.lengths = batch->lengths, .resets = batch->resets != NULL ? &resets : NULL};
   bppsa_view begun;
@@ -287,6 +313,11 @@ bppsa_status bppsa_batch_loss_part(bppsa_batch *batch, int64_t samples, bppsa_lo
 
 void bppsa_batch_describe(const bppsa_batch *batch, const bppsa_nonfinite *found, bppsa_line *line) {
   const char *comma = " in";
+  const bool among = found->sample >= 0 && found->sample < batch->count;
+  int64_t step = found->step, sample = among ? batch->indices[found->sample] : 0;
+  if (among && batch->past.windows > 1) {
+    sample = bppsa_windows_place(batch, found->sample, &step);
+  }
   bppsa_line_add(line, "non-finite %s", found->what);
   if (found->name != NULL) {
     bppsa_line_add(line, " %s", found->name); /* "value of" or "gradient of" NAME */
@@ -295,13 +326,13 @@ void bppsa_batch_describe(const bppsa_batch *batch, const bppsa_nonfinite *found
     bppsa_line_add(line, "%s layer %lld", comma, (long long)found->layer);
     comma = ",";
   }
-  if (found->step >= 0) {
-    bppsa_line_add(line, "%s time step %lld", comma, (long long)found->step);
+  if (step >= 0) {
+    bppsa_line_add(line, "%s time step %lld", comma, (long long)step);
     comma = ",";
   }
-  if (found->sample >= 0 && found->sample < batch->count) {
+  if (among) {
     bppsa_line_add(line, "%s sample %lld of the batch (data set index %lld)", comma, (long long)(batch->first + found->sample),
-                   (long long)batch->indices[found->sample]);
+                   (long long)sample);
   }
 }
 

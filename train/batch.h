@@ -31,6 +31,14 @@ typedef struct {
   void *device_begun, *device_ended; /* of streams: the states that a pass begins and ends with, [L, count, S] of capacity */
 } bppsa_batch_gpu;
 
+/* The batches of streams in front of the present one, through which a gradient goes back. */
+typedef struct {
+  int64_t windows;      /* K >= 1: batches that a pass of training has at most, the present one included */
+  int64_t number;       /* of the present batch in its epoch, from 0 */
+  const int64_t *order; /* its samples in the order of the epoch; those of the batch before lie `apart` in front of them, .. */
+  int64_t apart;
+} bppsa_batch_past;
+
 typedef struct {
   bppsa_model *model;
   const bppsa_dataset *dataset;
@@ -50,15 +58,18 @@ typedef struct {
   uint8_t *resets; /* likewise [T, capacity], of the present batch [T][count]; NULL: no sample begins anew */
   double *weights; /* [T or 1, capacity], of the rows' losses, as the labels; NULL: all are 1 */
   /* Of streams, otherwise empty, in host memory that a GPU reads and writes (train/batch_streams.c): the states in which the latest
-   * passes have ended, [L, whole, S], and those in which they have begun */
+   * pass has ended, [L, whole, S], with windows in which the latest K passes have ended, pass n in [n mod K], [K L, whole, S]; and
+   * those in which the latest passes have begun, [L, whole, S] in all */
   bppsa_view states, begun;
   bppsa_buffer own_states[2]; /* memory of both if the model is in host memory */
   bool again;                 /* the next passes repeat the latest ones, and begin with the same states */
-  bool lent;                  /* a pass has handed these buffers to the model, which may read them again */
-  bool training;              /* the passes belong to a step of training; a model with dropout is told so */
-  int64_t step;               /* of training, from 0 */
-  int64_t *indices;           /* of the samples in the present batch, size capacity, in host memory */
-  /* The model computes steps first_step + 1 .. first_step + steps of the data set's; all of them unless bppsa_batch_set_steps */
+  bppsa_batch_past past;
+  bool lent;        /* a pass has handed these buffers to the model, which may read them again */
+  bool training;    /* the passes belong to a step of training; a model with dropout is told so */
+  int64_t step;     /* of training, from 0 */
+  int64_t *indices; /* of the samples in the present batch, size capacity, in host memory */
+  int64_t length;   /* steps of a whole pass: T, with windows K T */
+  /* The model computes steps first_step + 1 .. first_step + steps of a pass; all of them unless bppsa_batch_set_steps */
   int64_t first_step, steps;
   int64_t first;     /* where these samples are a part of a larger batch, so many of its samples come before them; for messages */
   bppsa_view x_view; /* x of the present batch */
@@ -91,6 +102,8 @@ bppsa_status bppsa_batch_put_targets(bppsa_batch *batch, int64_t count, const in
 /* Tells the model which samples the next passes have, and which step of training it is, and of streams which states they begin
  * with. bppsa_batch_forward does so itself; call this before recorded passes are replayed. */
 void bppsa_batch_tell(const bppsa_batch *batch);
+/* Of streams with windows: says which batches come before the batch that is staged next, of training (bppsa_batch_past). */
+void bppsa_batch_follow(bppsa_batch *batch, int64_t number, const int64_t *order, int64_t apart);
 /* Makes the next passes of a batch of streams begin with states of 0. */
 void bppsa_batch_restart(bppsa_batch *batch);
 /* Runs the model's forward pass and checks the logits' shape. It begins with states of 0, or of streams with the last ones. */
@@ -114,7 +127,7 @@ bppsa_view bppsa_batch_targets(const bppsa_batch *batch);
 
 /* Rows of the present batch, including ignored ones: samples, or samples times steps. */
 static inline int64_t bppsa_batch_rows(const bppsa_batch *batch) {
-  return batch->dataset->labels_per_step ? batch->dataset->seq_len * batch->count : batch->count;
+  return batch->dataset->labels_per_step ? batch->length * batch->count : batch->count;
 }
 
 /* Rows of the data set's labels or targets that come before the rows of the model's own steps. */
@@ -129,6 +142,13 @@ bppsa_status bppsa_batch_streams_shape(bppsa_batch *batch);
 void bppsa_batch_streams_begin(const bppsa_batch *batch);
 bppsa_status bppsa_batch_streams_put(const bppsa_batch *batch, bppsa_view *states, const bppsa_view **h0);
 bppsa_status bppsa_batch_streams_take(const bppsa_batch *batch);
+/* The functions of batch_windows.c, for batch.c. check: ERR_ARGUMENT, ERR_UNSUPPORTED. fill: x, labels or targets, lengths, resets
+ * and weights of the present batch with the batches that its pass has in front of it. slot: which states the pass begins with, and
+ * replaces by those that it ends with. place: turns a step of the pass, from 1, into one of a batch; returns its sample. */
+bppsa_status bppsa_windows_check(const bppsa_model *model, const bppsa_dataset *dataset);
+void bppsa_windows_fill(bppsa_batch *batch);
+int64_t bppsa_windows_slot(const bppsa_batch *batch);
+int64_t bppsa_windows_place(const bppsa_batch *batch, int64_t sample, int64_t *step);
 
 /* The functions of batch_gpu.c, for batch.c. gpu_loss: of the present logits, at least one row; mean_rows as in bppsa_loss_rows,
  * or 0: the mean is over the counted rows. */

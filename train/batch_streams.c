@@ -1,10 +1,10 @@
 /* Batches of streams: a pass begins with the states in which the pass before has ended.
  *
- * `states` [L][whole][S] has the states of all samples of a batch. A pass of a part of the batch takes those of its samples to a
- * block of `begun`, [L][count][S], from which the model begins, and puts those in which it ends in their place. Where samples
- * `first` .. `first` + `count` - 1 are the part, its block begins first * L * S reals behind the array's beginning, so that each
- * part has its own; a pass that is repeated begins with the same states. On a GPU both arrays are in page-locked host memory, and
- * copies are queued with the pass. */
+ * `states` [L][whole][S] has the states of all samples of a batch, with windows (batch_windows.c) those of K batches. A pass of a
+ * part of the batch takes those of its samples to a block of `begun`, [L][count][S], from which the model begins, and puts those in
+ * which it ends in their place. Where samples `first` .. `first` + `count` - 1 are the part, its block begins first * L * S reals
+ * behind the array's beginning, so that each part has its own; a pass that is repeated begins with the same states. On a GPU both
+ * arrays are in page-locked host memory, and copies are queued with the pass. */
 #include <string.h>
 
 #include "core/compute/memory.h"
@@ -16,11 +16,11 @@ static size_t bytes_of(const bppsa_batch *b, int64_t rows) {
 
 /* The states of a layer, from the first of the present samples on. */
 static char *states_at(const bppsa_batch *b, int64_t layer) {
-  return (char *)b->states.data + bytes_of(b, layer * b->whole + b->first);
+  return (char *)b->states.data + bytes_of(b, (bppsa_windows_slot(b) * b->begun.shape[0] + layer) * b->whole + b->first);
 }
 
 static char *begun_at(const bppsa_batch *b, int64_t layer) {
-  return (char *)b->begun.data + bytes_of(b, b->first * b->states.shape[0] + layer * b->count);
+  return (char *)b->begun.data + bytes_of(b, b->first * b->begun.shape[0] + layer * b->count);
 }
 
 bppsa_status bppsa_batch_streams_shape(bppsa_batch *b) {
@@ -33,8 +33,9 @@ bppsa_status bppsa_batch_streams_shape(bppsa_batch *b) {
                       b->model->ops->name);
   }
   BPPSA_TRY(b->model->ops->last_states(b->model, size, 0, NULL));
-  const int64_t shape[3] = {size[0], b->whole, size[1]};
-  b->states = b->begun = bppsa_view_make(NULL, b->model->dtype, 3, shape);
+  const int64_t shape[3] = {size[0], b->whole, size[1]}, all[3] = {b->past.windows * size[0], b->whole, size[1]};
+  b->states = bppsa_view_make(NULL, b->model->dtype, 3, all);
+  b->begun = bppsa_view_make(NULL, b->model->dtype, 3, shape);
   return BPPSA_OK;
 }
 
@@ -45,7 +46,7 @@ void bppsa_batch_restart(bppsa_batch *b) {
 }
 
 void bppsa_batch_streams_begin(const bppsa_batch *b) {
-  for (int64_t l = 0; b->states.data != NULL && !b->again && l < b->states.shape[0]; ++l) {
+  for (int64_t l = 0; b->states.data != NULL && !b->again && l < b->begun.shape[0]; ++l) {
     memcpy(begun_at(b, l), states_at(b, l), bytes_of(b, b->count));
   }
 }
@@ -55,7 +56,7 @@ bppsa_status bppsa_batch_streams_put(const bppsa_batch *b, bppsa_view *states, c
   if (b->states.data == NULL) {
     return BPPSA_OK;
   }
-  const int64_t shape[3] = {b->states.shape[0], b->count, b->states.shape[2]};
+  const int64_t shape[3] = {b->begun.shape[0], b->count, b->begun.shape[2]};
   *states = bppsa_view_make(begun_at(b, 0), b->states.dtype, 3, shape);
   *h0 = states;
   if (device == NULL) {

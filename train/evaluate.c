@@ -32,7 +32,7 @@ bppsa_status bppsa_batch_evaluate_part(bppsa_batch *batch, int64_t first, int64_
   batch->first = before;
   BPPSA_TRY(bppsa_batch_queue_fill(batch));
   BPPSA_TRY(bppsa_batch_forward(batch));
-  BPPSA_TRY(batch->steps == batch->dataset->seq_len ? bppsa_batch_loss(batch, &part) : own_loss(batch, &part));
+  BPPSA_TRY(batch->steps == batch->length ? bppsa_batch_loss(batch, &part) : own_loss(batch, &part));
   BPPSA_TRY(bppsa_model_add_pass(batch->model, BPPSA_PASS_FORWARD, sums->account));
   if (!isfinite(part.loss)) {
     bppsa_line line = {.length = 0};

@@ -36,6 +36,10 @@ static void describe_passes(bppsa_training *run, int64_t *count) {
   if (run->dataset->streams) {
     run->fields[(*count)++] = (bppsa_metadata){"streams", "true"};
   }
+  if (run->dataset->windows > 1) {
+    (void)snprintf(run->windows_text, sizeof run->windows_text, "%" PRId64, run->dataset->windows);
+    run->fields[(*count)++] = (bppsa_metadata){"bptt", run->windows_text};
+  }
   for (int k = 0; k < BPPSA_PASS_KINDS; ++k) {
     if (run->accounts[k] != NULL) {
       const char *text = run->accounts[k]->plan(run->model, run->plan_texts[k], sizeof run->plan_texts[k]);
@@ -88,7 +92,7 @@ static bppsa_status describe(bppsa_training *run, int64_t *count) {
       {"warmup", NULL, false, 0, (uint64_t)run->rate.warmup},
   };
   const int64_t n = (int64_t)(sizeof own / sizeof own[0]);
-  run->fields = bppsa_calloc(config->field_count + n + 3 + BPPSA_PASS_KINDS, sizeof *run->fields);
+  run->fields = bppsa_calloc(config->field_count + n + 4 + BPPSA_PASS_KINDS, sizeof *run->fields);
   run->texts = bppsa_calloc(n, sizeof *run->texts);
   if (run->fields == NULL || run->texts == NULL) {
     return BPPSA_ERR_MEMORY;

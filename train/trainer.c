@@ -70,6 +70,10 @@ static bppsa_status training_prepare(bppsa_training *run) {
         "training of streams: on ranks that hold parts of the network or of its steps, expected ranks that share the "
         "batch");
   }
+  if (run->dataset->windows > 1 && run->ranks != NULL) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "training on ranks: gradients through %lld batches of streams, expected one",
+                      (long long)run->dataset->windows);
+  }
   const int64_t steps_per_epoch = (run->samples - 1) / config->batch + 1;
   if (config->iterations > 0) {
     run->total_steps = config->iterations;
@@ -123,6 +127,7 @@ static bppsa_status next_batch(bppsa_training *run) {
     return BPPSA_OK;
   }
   memcpy(run->batch.indices, bppsa_training_indices(run), (size_t)run->count * sizeof *run->batch.indices);
+  bppsa_batch_follow(&run->batch, (run->cursor.position - run->count) / run->most, bppsa_training_indices(run), run->most);
   return bppsa_batch_stage(&run->batch, run->count);
 }
 

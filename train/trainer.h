@@ -6,6 +6,10 @@
  * on the GPU or copied to it; a step is queued as a whole, recorded once for each batch size, and waited for once. The data set's
  * labels_per_step says whether the loss is on every step or on the last one; the model's logits must agree. The loss is the
  * cross-entropy of labels, without those the data set ignores, or the mean squared error of real targets (train/loss.h).
+ *
+ * Of streams whose data set has windows K > 1 a step's pass has the latest K batches, each stream's pieces as one row of up to K T
+ * steps, and the loss is that of the latest batch: BPTT(h; h') of Williams and Peng (1990) with h = K T, h' = T. The row begins
+ * with the states in which the pass of K batches before has ended. The model is one of K T steps that takes lengths.
  */
 #ifndef BPPSA_TRAIN_TRAINER_H
 #define BPPSA_TRAIN_TRAINER_H

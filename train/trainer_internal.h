@@ -80,6 +80,7 @@ typedef struct {
   bppsa_metadata *reduction; /* the field that says how ranks add gradients up; NULL: one rank */
   char (*texts)[BPPSA_FIELD_TEXT];
   char order_text[BPPSA_FIELD_TEXT];
+  char windows_text[BPPSA_FIELD_TEXT];                   /* of streams whose gradients go back through several batches */
   char plan_texts[BPPSA_PASS_KINDS][BPPSA_ACCOUNT_PLAN]; /* how the model makes its passes; "" without an account */
 } bppsa_training;
 

@@ -24,7 +24,7 @@ const char bppsa_bench_notes_ranks[] =
     "(priority),\n"
     "          or with the first K layers' weight gradients at the end (reverse-first-K); a message for every parameter\n"
     "Gradients are first compared with those of one rank, by BP in float64; then all rows of a network take turns.\n"
-    "model      what the rows alone and the times of messages and broadcasts, measured before, predict (docs/ranks.md)\n"
+    "model      what the rows alone and the times of messages and broadcasts, measured before, predict (docs/time-ranks.md)\n"
     "x alone    the median of row alone, bp, over the row's\n"
     "messages, sent, held: of one pass, on the rank that sends or holds most; collective operations count as messages\n"
     "With --device cuda the ranks compute on GPUs, and the reference on a processor. Gradients then set out when the pass is "

@@ -1,5 +1,5 @@
 /* The model of `bench ranks`: what a forward and a backward pass on p ranks should take, from what one rank takes alone and from
- * the messages of the transport, alpha + beta bytes each. docs/ranks.md derives it. */
+ * the messages of the transport, alpha + beta bytes each. docs/time-ranks.md derives it. */
 #ifndef BPPSA_BENCH_CASES_RANKS_MODEL_H
 #define BPPSA_BENCH_CASES_RANKS_MODEL_H
 
@@ -19,9 +19,9 @@ typedef struct {
   bppsa_link link, collective;  /* a message; a broadcast, for every doubling of the ranks */
   double at_once;               /* ranks that compute at the same time: processors over threads of a rank */
   int64_t steps, layers, batch, micro_batches;
-  double vector_bytes, product_bytes, weight_bytes; /* V, M of docs/ranks.md; all parameters */
+  double vector_bytes, product_bytes, weight_bytes; /* V, M of docs/time-ranks.md; all parameters */
   int64_t parameters;                               /* tensors, each of which is a message in data parallelism */
-  bool injected;                                    /* gradients enter at every step: a = 1 in docs/ranks.md */
+  bool injected;                                    /* gradients enter at every step: a = 1 in docs/time-ranks.md */
   const bppsa_cnn_network *network;                 /* its gradients become complete layer by layer; NULL: all at once */
 } bppsa_ranks_costs;
 

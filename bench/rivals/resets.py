@@ -8,22 +8,26 @@ the gradients of x and of all weights from a gradient of all states. T is 128, i
 
   bppsa                 a layer of bppsa.torch with resets=mask; bppsa_no_resets: the same pass without a mask
   bppsa_packed          the mask as sequences of their own: split, packed, one pass, and put back into the row
-  torch_loop            a loop of torch.nn's layer over single steps, with (1 - done) times the state in front of each, as CleanRL
-                        and sb3-contrib write it
-  torch_cells           the same loop of torch.nn.GRUCell or LSTMCell
+  cleanrl_loop          a loop of torch.nn's layer over single steps, with (1 - done) times the state in front of each, as CleanRL's
+                        ppo_atari_lstm does
+  sb3_loop              pieces that begin where an episode does, padded to the longest, and the same loop over their steps, with
+                        (1 - episode_start) times the state; one pass of torch.nn's layer where no episode begins: as sb3-contrib's
+                        recurrent policies train
+  torch_cells           CleanRL's loop with torch.nn.GRUCell or LSTMCell
   torch_packed          split, packed, torch.nn's layer, put back
-  torch_pad             split, padded to the longest piece, torch.nn's layer, put back: what torchrl's backend "pad" does
-  torch_scan            torch._higher_order_ops.scan, on which torchrl's backend "scan" stands, without a compiler; from PyTorch
-                        2.15 on
+  torch_pad             split, padded to the longest piece, torch.nn's layer, put back
+  torchrl_pad           torchrl's GRUModule or LSTMModule, which splits and pads by its backend "pad"
+  torchrl_scan          the same with its backend "scan", without a compiler
   jax_as_written        lax.scan over steps, products with the input inside, as PureJaxRL writes it (a GRU's gates are six products)
   jax_hoisted_U         the input's products in front of lax.scan, by hand, and U steps unrolled
 
-torchrl itself is not called, and its own code may be faster or slower than these two of PyTorch's. Each method's states, gradient
-of x and gradients of W_ih and W_hh are compared with a loop in float64 first (residuals of docs/conventions.md, below 30); then all
-methods take turns, and a row has the median of its turns. A method whose second pass takes more than --slowest seconds has that
-one turn. FOLDER gets a JSON document for each point. Exits 77 where PyTorch is missing, 1 where a result is wrong.
+CleanRL and sb3-contrib are not called: their loops stand in training scripts and policies, and are written out here. Each method's
+states, gradient of x and gradients of W_ih and W_hh are compared with a loop in float64 first (residuals of docs/conventions.md,
+below 30); then all methods take turns, and a row has the median of its turns. A method whose second pass takes more than --slowest
+seconds has that one turn. FOLDER gets a JSON document for each point. Exits 77 where PyTorch is missing, 1 where a result is wrong.
 """
 import argparse
+import importlib.metadata
 import os
 import sys
 import time
@@ -127,10 +131,9 @@ class Torch:
                 parameter.copy_(torch.from_numpy(value))
         self.weights = list(self.layer.parameters())
 
-    def zeros(self):
-        """The first state: h, and of an LSTM c."""
-        count = 2 if self.problem.cell == "lstm" else 1
-        return [self.x.new_zeros(1, self.problem.batch, self.problem.hidden) for _ in range(count)]
+    def zeros(self, count):
+        """The first state of so many sequences: h, and of an LSTM c."""
+        return [self.x.new_zeros(1, count, self.problem.hidden) for _ in range(2 if self.problem.cell == "lstm" else 1)]
 
     def pass_(self):
         states = self.run(self)
@@ -147,9 +150,9 @@ class Pieces:
     def __init__(self, one):
         starts = one.mask.clone()
         starts[0] = True
-        flat = starts.t().reshape(-1).nonzero().squeeze(1)  # samples follow each other
-        self.one, self.lengths = one, torch.diff(flat, append=flat.new_tensor([starts.numel()]))
-        shape = len(flat), int(self.lengths.max())
+        self.first = starts.t().reshape(-1).nonzero().squeeze(1)  # samples follow each other
+        self.one, self.lengths = one, torch.diff(self.first, append=self.first.new_tensor([starts.numel()]))
+        shape = len(self.first), int(self.lengths.max())
         self.numbers = torch.arange(shape[0] * shape[1]).view(shape)
         self.rows = self.numbers[torch.arange(shape[1]) < self.lengths.unsqueeze(1)]
         steps = one.x.transpose(0, 1).reshape(-1, one.problem.inputs)
@@ -175,9 +178,10 @@ def padded(one):
     return pieces.put_back(states.reshape(-1, one.problem.hidden), pieces.rows)
 
 
-def loop(one):
-    state, rows, done = one.zeros(), [], one.mask.float()
-    for x, d in zip(one.x, done):
+def loop(one, steps, done):
+    """States of all steps [T,N,I] by calls of the layer for one step each."""
+    state, rows = one.zeros(steps.shape[1]), []
+    for x, d in zip(steps, done.float()):
         state = [(1.0 - d).view(1, -1, 1) * part for part in state]
         row, state = one.layer(x.unsqueeze(0), tuple(state) if len(state) == 2 else state[0])
         state = state if isinstance(state, tuple) else [state]
@@ -185,9 +189,18 @@ def loop(one):
     return torch.cat(rows)
 
 
+def loop_of_pieces(one):
+    pieces = Pieces(one)
+    steps = pieces.whole.transpose(0, 1)
+    starts = torch.zeros(steps.shape[:2], dtype=torch.bool)
+    starts[0] = one.mask.t().reshape(-1)[pieces.first]  # a sample's first piece may go on with an episode
+    states = loop(one, steps, starts) if one.mask.any() else one.layer(steps)[0]
+    return pieces.put_back(states.transpose(0, 1).reshape(-1, one.problem.hidden), pieces.rows)
+
+
 def cells(one):
     cell = torch._VF.lstm_cell if one.problem.cell == "lstm" else torch._VF.gru_cell  # what nn.LSTMCell and nn.GRUCell call
-    state, rows, done = [part[0] for part in one.zeros()], [], one.mask.float()
+    state, rows, done = [part[0] for part in one.zeros(one.problem.batch)], [], one.mask.float()
     for x, d in zip(one.x, done):
         state = [(1.0 - d).unsqueeze(1) * part for part in state]
         state = cell(x, state if len(state) == 2 else state[0], *one.weights)
@@ -196,20 +209,32 @@ def cells(one):
     return torch.stack(rows)
 
 
-def torch_scan(one):
-    try:
-        from torch._higher_order_ops.scan import scan
-    except ImportError as missing_scan:
-        raise Refused(f"needs PyTorch >= 2.15, whose scan has gradients, this is {torch.__version__}") from missing_scan
-    cell = cell_of(functions(torch.chunk), one.problem.cell, None)
+class TorchRL(Torch):
+    """torchrl's module around a layer of torch.nn, which takes batches [B,T]. Its state at an episode's first step is what the
+    caller has stored there, here zeros."""
 
-    def advance(state, step):
-        a, begins = step
-        new = cell.step(one.weights, a, torch.where(begins.unsqueeze(1), torch.zeros_like(state), state))
-        return new, new.clone()  # the scan's results may not share memory
-
-    zero = one.x.new_zeros((one.problem.batch, cell.width * one.problem.hidden))
-    return scan(advance, zero, (cell.take_input(one.weights, one.x), one.mask))[1][..., :one.problem.hidden]
+    def __init__(self, problem, backend):
+        super().__init__(problem, torch.nn, None)
+        try:
+            import tensordict
+            import torchrl.modules
+        except ImportError as missing_package:
+            raise Refused(f"needs torchrl ({missing_package})") from missing_package
+        states = ["h", "c"] if problem.cell == "lstm" else ["h"]
+        try:
+            self.module = getattr(torchrl.modules, problem.cell.upper() + "Module")(
+                problem.inputs, problem.hidden, in_keys=["x", *states], out_keys=["y", *(("next", name) for name in states)],
+                recurrent_backend=backend, default_recurrent_mode=True)
+        except (NotImplementedError, TypeError) as refusal:
+            raise Refused(f"torchrl refuses its backend {backend} ({refusal})") from refusal
+        with torch.no_grad():
+            for parameter, value in zip(self.module.parameters(), problem.weights):
+                parameter.copy_(torch.from_numpy(value))
+        self.weights = list(self.module.parameters())
+        size = problem.batch, problem.steps
+        self.given = {"is_init": self.mask.t().unsqueeze(-1), **{s: self.x.new_zeros(*size, 1, problem.hidden) for s in states}}
+        self.pack = lambda x: tensordict.TensorDict({"x": x, **self.given}, size)
+        self.run = lambda one: one.module(one.pack(one.x.transpose(0, 1)))["y"].transpose(0, 1)
 
 
 # ---- JAX ----
@@ -268,11 +293,13 @@ METHODS = {
     "bppsa": lambda problem: Torch(problem, bppsa.torch, lambda one: one.layer(one.x, None, one.mask)[0]),
     "bppsa_no_resets": lambda problem: Torch(problem, bppsa.torch, lambda one: one.layer(one.x)[0]),
     "bppsa_packed": lambda problem: Torch(problem, bppsa.torch, packed),
-    "torch_loop": lambda problem: Torch(problem, torch.nn, loop),
+    "cleanrl_loop": lambda problem: Torch(problem, torch.nn, lambda one: loop(one, one.x, one.mask)),
+    "sb3_loop": lambda problem: Torch(problem, torch.nn, loop_of_pieces),
     "torch_cells": lambda problem: Torch(problem, torch.nn, cells),
     "torch_packed": lambda problem: Torch(problem, torch.nn, packed),
     "torch_pad": lambda problem: Torch(problem, torch.nn, padded),
-    "torch_scan": lambda problem: Torch(problem, torch.nn, torch_scan),
+    "torchrl_pad": lambda problem: TorchRL(problem, "pad"),
+    "torchrl_scan": lambda problem: TorchRL(problem, "scan"),
     "jax_as_written": lambda problem: Jax(problem, 0),
     "jax_hoisted_1": lambda problem: Jax(problem, 1),
     "jax_hoisted_4": lambda problem: Jax(problem, 4),
@@ -294,6 +321,14 @@ def enter(name, problem, expected):
         seconds.append(CLOCK() - begin)
     worst = max(residual(found, right, problem.steps) for found, right in zip(one.arrays(), expected[name != "bppsa_no_resets"]))
     return one, {"method": name, "first_s": seconds[0], "residual": worst, "ok": worst < LIMIT}, seconds[-1]
+
+
+def version_of(package):
+    """The version of an installed package; None where there is none."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def measure(point, options, methods):
@@ -319,7 +354,8 @@ def measure(point, options, methods):
     for name, each in times.items():
         rows[name].update(noise.timing(each))
     return {"bench": "resets", **program.where_and_when(), "torch": torch.__version__, "jax": jax and jax.__version__,
-            "bppsa": bppsa.__version__, "threads": 1, "clock": "cpu" if options.cpu_time else "wall", "cell": point[0],
+            "torchrl": version_of("torchrl"), "bppsa": bppsa.__version__, "threads": 1,
+            "clock": "cpu" if options.cpu_time else "wall", "cell": point[0],
             "seq_len": problem.steps, "batch": point[1], "input": point[2], "hidden": point[3], "resets_percent": point[4],
             "segments": problem.segments, "who": point[5], "rows": list(rows.values())}
 

@@ -1,4 +1,4 @@
-"""Measures the memory of every rank of a recurrent layer cut along time, beside the formula of docs/ranks.md.
+"""Measures the memory of every rank of a recurrent layer cut along time, beside the formula of docs/time-ranks.md.
 
     python3 bench/scripts/rank_memory.py build/cpu/tests/rank_memory bench/results/rank_memory.json [T]
 

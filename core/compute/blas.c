@@ -18,6 +18,8 @@
 #include "core/compute/library.h"
 
 #define FILE_NAME "libopenblas.so.0"
+/* The functions of a fallback (bppsa_blas_set_fallback) have names that begin so, as in the package scipy-openblas32 of PyPI. */
+#define FALLBACK_PREFIX "scipy_"
 
 /* The values of openblas_get_parallel(). */
 enum { FLAVOUR_SERIAL = 0, FLAVOUR_PTHREAD = 1, FLAVOUR_OPENMP = 2 };
@@ -39,6 +41,7 @@ static struct {
 
 static struct {
   pthread_mutex_t lock; /* guards the following fields */
+  char fallback[4096];  /* the path of another OpenBLAS, or "" */
   char description[256];
   int holders;      /* see bppsa_blas_hold */
   int host_threads; /* the number of threads that the program had chosen before the first holder */
@@ -57,15 +60,14 @@ static struct {
 } entries = {.lock = PTHREAD_MUTEX_INITIALIZER, .left = PTHREAD_COND_INITIALIZER, .room = 1, .limit = 1};
 
 typedef struct {
+  const char *file, *prefix; /* what is to be loaded; what stands in front of its functions' names */
   bool loaded;
   char problem[256];
 } load_result;
 
-/* Loads OpenBLAS on a separate thread that may use only one processor, because OpenBLAS starts a thread for every further processor
- * when it is loaded. If the program has loaded it already, nothing is loaded again. */
-static void *load(void *argument) {
-  load_result *result = argument;
-  const bppsa_library_function functions[] = {
+/* Finds the functions of a library. */
+static void load_functions(load_result *result) {
+  const bppsa_library_function wanted[] = {
       {"cblas_sgemm", (void **)&openblas.sgemm},
       {"cblas_dgemm", (void **)&openblas.dgemm},
       {"openblas_set_num_threads", (void **)&openblas.set_threads},
@@ -73,6 +75,19 @@ static void *load(void *argument) {
       {"openblas_get_parallel", (void **)&openblas.get_parallel},
       {"openblas_get_config", (void **)&openblas.get_config},
   };
+  enum { FUNCTIONS = sizeof wanted / sizeof wanted[0], NAME_SIZE = 48 };
+  char names[FUNCTIONS][NAME_SIZE];
+  bppsa_library_function functions[FUNCTIONS];
+  for (int i = 0; i < FUNCTIONS; ++i) {
+    snprintf(names[i], NAME_SIZE, "%s%s", result->prefix, wanted[i].name);
+    functions[i] = (bppsa_library_function){names[i], wanted[i].at};
+  }
+  result->loaded = bppsa_library_load(result->file, FUNCTIONS, functions, result->problem, sizeof result->problem);
+}
+
+/* Loads OpenBLAS on a separate thread that may use only one processor, because OpenBLAS starts a thread for every further processor
+ * when it is loaded. If the program has loaded it already, nothing is loaded again. */
+static void *load(void *argument) {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) == 0) {
     size_t first = 0;
@@ -83,8 +98,7 @@ static void *load(void *argument) {
     CPU_SET(first, &set);
     (void)sched_setaffinity(0, sizeof set, &set);
   }
-  result->loaded =
-      bppsa_library_load(FILE_NAME, sizeof functions / sizeof functions[0], functions, result->problem, sizeof result->problem);
+  load_functions(argument);
   return NULL;
 }
 
@@ -97,8 +111,8 @@ static bool has_space(void) {
   return space != MAP_FAILED;
 }
 
-static bppsa_status load_alone(void) {
-  load_result result = {0};
+static bppsa_status load_alone(const char *file, const char *prefix) {
+  load_result result = {.file = file, .prefix = prefix};
   pthread_t thread;
   sigset_t all, before;
   sigfillset(&all); /* the program's own threads handle signals */
@@ -135,10 +149,9 @@ static bppsa_status take_buffer(void) {
   return BPPSA_OK;
 }
 
-static bppsa_status start(void) {
-  BPPSA_TRY(load_alone());
-  snprintf(blas.description, sizeof blas.description, "%s",
-           openblas.get_config()); /* its buffer is shared, so it is copied once */
+/* Loads a library, and checks that the project's threads may call it at once, each with one thread of its own. */
+static bppsa_status load_flavour(const char *file, const char *prefix) {
+  BPPSA_TRY(load_alone(file, prefix));
   const int flavour = openblas.get_parallel();
   if (flavour == FLAVOUR_SERIAL) {
     return bppsa_fail(BPPSA_ERR_LIBRARY, "OpenBLAS: the serial flavour does not say whether several threads may call it "
@@ -148,11 +161,28 @@ static bppsa_status start(void) {
     return bppsa_fail(BPPSA_ERR_LIBRARY, "OpenBLAS: the OpenMP flavour cannot be held to one thread; install "
                                          "libopenblas0-pthread");
   }
+  return BPPSA_OK;
+}
+
+static bppsa_status start(void) {
+  const bppsa_status status = load_flavour(FILE_NAME, "");
+  const bool other = status == BPPSA_ERR_LIBRARY && blas.fallback[0] != '\0';
+  BPPSA_TRY(other ? load_flavour(blas.fallback, FALLBACK_PREFIX) : status);
+  snprintf(blas.description, sizeof blas.description, "%s",
+           openblas.get_config()); /* its buffer is shared, so it is copied once */
   const char *found = strstr(blas.description, "MAX_THREADS=");
   const int limit = found != NULL ? atoi(found + strlen("MAX_THREADS=")) : 0;
   entries.limit = limit > 0 ? limit : 1;
   BPPSA_TRY(take_buffer());
   atomic_store_explicit(&started, true, memory_order_release);
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_blas_set_fallback(const char *path) {
+  BPPSA_REQUIRE(path != NULL && strlen(path) < sizeof blas.fallback);
+  pthread_mutex_lock(&blas.lock);
+  snprintf(blas.fallback, sizeof blas.fallback, "%s", path);
+  pthread_mutex_unlock(&blas.lock);
   return BPPSA_OK;
 }
 

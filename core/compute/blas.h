@@ -21,6 +21,11 @@ extern "C" {
  * MiB). May be called often, and by several threads. */
 bppsa_status bppsa_blas_start(void);
 
+/* Names a file that is loaded where bppsa_blas_start finds no OpenBLAS of the system that it can use: that of the package
+ * scipy-openblas32 of PyPI, whose functions have names that begin with scipy_. It counts until OpenBLAS has started. ERR_ARGUMENT:
+ * NULL, or a path of more than 4095 bytes. */
+bppsa_status bppsa_blas_set_fallback(const char *path);
+
 /* Starts OpenBLAS and holds it to one thread until bppsa_blas_release has been called as often; every device holds it as long as
  * the device exists. OpenBLAS has one number of threads for the whole process: a program that uses OpenBLAS itself gets one thread
  * during that time, and its own number again when the last device is destroyed. ERR_LIBRARY, ERR_MEMORY: as above. */

@@ -49,7 +49,7 @@ static bool is_narrow(const bppsa_linear *l) {
 
 /* Rows of dw in a task. */
 static int64_t tile_rows(const bppsa_linear *l) {
-  enum { WIDE = 129 };
+  enum { WIDE = 96 };
   return l->in >= WIDE && !is_narrow(l) ? WIDE_TILE : OUT_TILE;
 }
 
@@ -83,6 +83,10 @@ void bppsa_linear_transpose(const bppsa_linear *l, const void *w, void *wt, int6
 
 void bppsa_linear_forward(const bppsa_linear *l, const void *x, const void *wt, const void *bias, void *y) {
   (l->dtype == BPPSA_F32 ? forward_f32 : forward_f64)(l, x, wt, bias, y);
+}
+
+void bppsa_linear_add(const bppsa_linear *l, const void *x, const void *wt, void *y, int64_t y_row) {
+  (l->dtype == BPPSA_F32 ? add_f32 : add_f64)(l, x, wt, y, y_row);
 }
 
 void bppsa_linear_input_gradient(const bppsa_linear *l, const void *dy, const void *w, void *dx) {

@@ -23,6 +23,9 @@ void bppsa_linear_transpose(const bppsa_linear *l, const void *w, void *wt, int6
 /* y [rows, out] = x [rows, in] wt + bias; wt [in, out], bias [out] or NULL. */
 void bppsa_linear_forward(const bppsa_linear *l, const void *x, const void *wt, const void *bias, void *y);
 
+/* y += x wt, where a row of y has y_row numbers, of which the first `out` are changed. */
+void bppsa_linear_add(const bppsa_linear *l, const void *x, const void *wt, void *y, int64_t y_row);
+
 /* dx [rows, in] = dy [rows, out] w */
 void bppsa_linear_input_gradient(const bppsa_linear *l, const void *dy, const void *w, void *dx);
 

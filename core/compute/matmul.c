@@ -10,9 +10,11 @@
 enum {
   PANEL_BYTES = 1 << 14, /* half a first-level cache */
   MOST_PANEL_ROW = 128,  /* bytes of a panel's row with the widest vectors */
+  FEW_ROWS = 3,          /* in a product, or fewer: several panels are read at once */
+  ROWS_IN_PLACE = 256,   /* rows of A that one copy of a panel serves where A's rows are in one piece */
   /* for so many rows of A, and numbers of B, B is copied panel by panel */
   ROWS_WORTH_PACKING = 64,
-  NUMBERS_WORTH_PACKING = 1 << 15
+  NUMBERS_WORTH_PACKING = 1 << 14
 };
 
 /* Does B exceed the second-level cache? Then it is read block by block, each of which serves all rows of A. */

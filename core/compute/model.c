@@ -86,6 +86,11 @@ bppsa_status bppsa_model_forward(bppsa_model *model, const bppsa_view *x, const 
                           model->ops->name, spans->lengths != NULL ? "lengths" : "resets");
 }
 
+bppsa_status bppsa_model_backward(bppsa_model *model, const bppsa_view *seed) {
+  BPPSA_REQUIRE(model != NULL && seed != NULL);
+  return model->ops->backward(model, seed);
+}
+
 void bppsa_model_drop(bppsa_model *model, int64_t step, const int64_t *samples) {
   if (model->ops->drop != NULL) {
     model->ops->drop(model, step, samples);

@@ -153,6 +153,11 @@ struct bppsa_model {
 bppsa_status bppsa_model_forward(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, const bppsa_spans *spans,
                                  bppsa_view *logits);
 
+/* The backward pass of the latest forward pass. seed: the gradient of its logits, of their shape, where the model's device has its
+ * memory. Overwrites the gradient of every parameter; a model on a GPU keeps them there until bppsa_model_pull copies them. Errors
+ * of ops->backward: ERR_ARGUMENT where no forward pass precedes it, ERR_SHAPE. */
+bppsa_status bppsa_model_backward(bppsa_model *model, const bppsa_view *seed);
+
 /* Says that the next forward passes are of this step of training, and which samples they have (size b, borrowed until the passes
  * are over): a model with dropout leaves out numbers chosen by these alone, so that neither threads nor ranks nor a resumption
  * change them. samples NULL: nothing is left out, as before the first call. A model on a GPU reads samples and lengths when the

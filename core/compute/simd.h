@@ -49,6 +49,10 @@ extern "C" {
     /* `next` on, an address that need not exist. */                                                                             \
     void (*panel)(int64_t m, int64_t n, int64_t k, const real *a, int64_t a_row, const real *b, const real *next,                \
                   const real *init, int64_t init_row, real *c, int64_t ldc);                                                     \
+    /* The same of 1 to 3 rows and all n columns, B's panels being `apart` reals apart: several panels are read at once, */      \
+    /* because the sums of so few rows in one panel would wait for each other. */                                                \
+    void (*few_rows)(int64_t m, int64_t n, int64_t k, const real *a, int64_t a_row, const real *b, int64_t apart,                \
+                     const real *init, int64_t init_row, real *c, int64_t ldc);                                                  \
   } bppsa_simd_##suffix;
 
 BPPSA_SIMD_TYPE(float, f32)

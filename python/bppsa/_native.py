@@ -4,6 +4,7 @@ from __future__ import annotations
 import _thread
 import atexit
 import ctypes
+import importlib.util
 import os
 import pathlib
 import signal
@@ -41,6 +42,7 @@ _Int = ctypes.c_int
 _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "version": (_Text, []),
     "error": (_Text, []),
+    "openblas": (_Int, [_Text]),
     "load": (_Int, []),
     "command": (_Int, [_Int, ctypes.POINTER(_Text), ctypes.POINTER(_Int), _Pointers, _Pointers]),
     "free": (None, [_Pointer]),
@@ -102,6 +104,18 @@ def _word(text: str) -> bytes:
         return os.fsencode(text)
     except UnicodeEncodeError as reason:
         raise RequestError(f"{text!r}: {reason.reason}, expected a text in Unicode") from reason
+
+
+def _name_openblas() -> None:
+    """Tells the library where the OpenBLAS of the package scipy-openblas32 is, in case the system has none. Imports nothing."""
+    found = importlib.util.find_spec("scipy_openblas32")
+    for folder in (found.submodule_search_locations or ()) if found is not None else ():
+        path = os.path.join(folder, "lib", "libscipy_openblas.so")
+        if os.path.exists(path):
+            _check(_function("openblas")(os.fsencode(path)))
+
+
+_name_openblas()
 
 
 def sizes(*values: int) -> Any:

@@ -15,14 +15,18 @@ class Spans:
     on the layer's device, 1 where a sample begins anew in front of the step, or None. cuts: likewise for the direction that walks
     backwards: 1 where it begins anew in front of its step, in the order of time."""
 
-    __slots__ = ("lengths", "resets", "cuts")
+    __slots__ = ("lengths", "resets", "_cuts")
 
     def __init__(self, lengths: Tensor | None = None, resets: Tensor | None = None, cuts: Tensor | None = None) -> None:
-        self.lengths, self.resets, self.cuts = lengths, resets, cuts
-        if resets is not None and cuts is None:  # a reset in front of step t cuts between the steps t - 1 and t
-            self.cuts = torch.cat([resets[1:], torch.zeros_like(resets[:1])])
-            if lengths is not None:
-                self.cuts[lengths - 1, torch.arange(len(lengths))] = 0
+        self.lengths, self.resets, self._cuts = lengths, resets, cuts
+
+    @property
+    def cuts(self) -> Tensor | None:
+        if self.resets is not None and self._cuts is None:  # a reset in front of step t cuts between the steps t - 1 and t
+            self._cuts = torch.cat([self.resets[1:], torch.zeros_like(self.resets[:1])])
+            if self.lengths is not None:
+                self._cuts[self.lengths - 1, torch.arange(len(self.lengths))] = 0
+        return self._cuts
 
     def turn(self, rows: Tensor) -> Tensor:
         """The steps of every sample in the other order; rows [T,B,..]. Those behind its end stay."""

@@ -22,7 +22,9 @@ template <typename real> struct layer_arrays {
   int64_t steps, batch, hidden, input; /* T, b, H, I */
   bool relu;                           /* the nonlinearity is ReLU */
   layer_resets resets;                 /* of the present batch, in the order of the layer's walk */
-  const int64_t *pause;                /* passes left that are sequential: at 0 a sequential pass does nothing; NULL: it runs */
+  const real *begin;                   /* [S]: the learned state from which samples begin anew; NULL: it is 0 */
+  real *begun; /* [T][b][S]: receives Jᵀ_t g_t of the steps that reset their sample; NULL: no gradient of `begin` is wanted */
+  const int64_t *pause; /* passes left that are sequential: at 0 a sequential pass does nothing; NULL: it runs */
   const real *w_ih, *b_ih, *w_hh, *b_hh;
   const real *x;             /* [T][b][I] */
   real *pre;                 /* [T][b][G·H]: x W_ihᵀ + b_ih, as of sum_bias; NULL: computed within the kernels if I = 1 */
@@ -59,6 +61,35 @@ template <typename real, template <typename> class cell> struct unit_place {
     }
   }
 };
+
+/* Number i of the state [S] from which samples begin anew. */
+template <typename real> __device__ __forceinline__ real begin_number(const layer_arrays<real> &c, int64_t i) {
+  return c.begin != NULL ? c.begin[i] : 0;
+}
+
+/* Puts the state from which samples begin anew in front of unit j's step. */
+template <typename real, template <typename> class cell>
+__device__ __forceinline__ void begin_unit(const layer_arrays<real> &c, int64_t j, cell<real> *unit) {
+  unit->begin(begin_number(c, j), cell<real>::PAIR ? begin_number(c, c.hidden + j) : 0);
+}
+
+/* Where unit j's number of the gradient of that state goes; row: t b + sample of the step, t from 0. */
+template <typename real, template <typename> class cell>
+__device__ __forceinline__ real *begun_at(const layer_arrays<real> &c, int64_t row, int64_t j) {
+  return c.begun + row * (1 + cell<real>::PAIR) * c.hidden + j;
+}
+
+/* Writes it; g_c: of c of a pair. */
+template <typename real, template <typename> class cell>
+__device__ __forceinline__ void put_begun(const layer_arrays<real> &c, int64_t row, int64_t j, real g, real g_c) {
+  if (c.begun != NULL) {
+    real *to = begun_at<real, cell>(c, row, j);
+    to[0] = g;
+    if constexpr (cell<real>::PAIR) {
+      to[c.hidden] = g_c;
+    }
+  }
+}
 
 /* Returns the part of a bias with which sums of products begin: the near part (core/compute/far_bias.h) if it `cuts` (cell::FAR),
  * otherwise the whole bias. */

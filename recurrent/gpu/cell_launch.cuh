@@ -12,6 +12,7 @@
 #include "recurrent/gpu/chunk_kernels.cuh"
 #include "recurrent/gpu/forward_kernels.cuh"
 #include "recurrent/gpu/pair_kernels.cuh"
+#include "recurrent/gpu/reset_state_kernels.cuh"
 #include "recurrent/gpu/speculate_any.cuh"
 #include "recurrent/gpu/speculate_kernels.cuh"
 #include "recurrent/gpu/unit_kernels.cuh"
@@ -403,7 +404,9 @@ METHOD(bppsa_status, products)(cudaStream_t stream, const layer_arrays<real> &c,
     chunk_arrays<real> zero = s;
     zero.from_zero = true;
     zero.partials = NULL;
-    BPPSA_TRY(walk(stream, c, zero));
+    layer_arrays<real> alone = c;
+    alone.begun = NULL;
+    BPPSA_TRY(walk(stream, alone, zero));
   }
   return padded(c.hidden, [&](auto hp) {
     if constexpr (has_chunks<real, cell, hp.value>::VALUE) {
@@ -448,6 +451,10 @@ METHOD(bppsa_status, coefficients)(cudaStream_t stream, const layer_arrays<real>
 METHOD(bppsa_status, deltas)(cudaStream_t stream, const layer_arrays<real> &c) {
   const int64_t count = c.steps * c.batch * c.hidden;
   BPPSA_LAUNCH((bppsa_recurrent_deltas<real, cell>), (unsigned)divide_up(count, UNIT_THREADS), UNIT_THREADS, 0, stream, c, count);
+  if (c.begun != NULL) {
+    BPPSA_LAUNCH((bppsa_recurrent_begun<real, cell>), (unsigned)(divide_up(c.steps, 32) * c.batch), any_threads(c.hidden), 0,
+                 stream, c);
+  }
   return launched("deltas: launch");
 }
 

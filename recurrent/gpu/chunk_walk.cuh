@@ -114,15 +114,15 @@ __device__ __forceinline__ void walk_store(int k, int64_t hidden, real to_x, rea
 }
 
 /* Computes g_{t-1} from g_t, and adds to the sums. own: K · HP reals of shared memory. last: g_{t-1} is g_0. anew: the sample
- * begins anew in front of the step, so that g_{t-1} is what is injected. */
+ * begins anew in front of the step, whose row is `row`, so that g_{t-1} is what is injected. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ void walk_back(const layer_arrays<real> &c, const walk_step<real, cell> &now, real before, real x,
-                                          bool unit, int lane, bool last, bool anew, real *own,
+                                          bool unit, int lane, bool last, bool anew, int64_t row, real *own,
                                           walk_lane<real, cell, HP, KIND> *l) {
   enum { K = cell<real>::MATRICES, Q = quad<real>::SIZE, SUM = KIND != WALK_FREE, SUMS_HP = SUM ? HP : 1 };
   const unit_back<real, cell> made(now.unit, c.relu, l->g, l->g_c);
-  real part[4] = {made.own + (l->MORE ? now.u : (real)0), 0, 0, 0};
-  l->g_c = cell<real>::PAIR ? made.own_c + (l->MORE ? now.u_c : (real)0) : 0;
+  real part[4] = {made.own + (l->MORE && !anew ? now.u : (real)0), 0, 0, 0};
+  l->g_c = cell<real>::PAIR ? made.own_c + (l->MORE && !anew ? now.u_c : (real)0) : 0;
   BPPSA_UNROLL
   for (int k = 0; k < K; ++k) {
     const real to_h = made.to_h[k], to_x = k + 1 == K ? made.to_x : made.to_h[k];
@@ -156,6 +156,9 @@ __device__ __forceinline__ void walk_back(const layer_arrays<real> &c, const wal
   }
   l->g = (part[0] + part[1]) + (part[2] + part[3]);
   if (anew) {
+    if (unit) {
+      put_begun<real, cell>(c, row, lane, l->g, l->g_c);
+    }
     l->g = l->MORE ? now.u : (real)0;
     l->g_c = cell<real>::PAIR && l->MORE ? now.u_c : (real)0;
   }
@@ -172,10 +175,10 @@ __device__ __forceinline__ void walk_back(const layer_arrays<real> &c, const wal
 
 /* Computes AHEAD steps, and reads the numbers of the next ones. WHOLE: this round and the next have all their steps, and the sample
  * does not begin anew in this one; otherwise `left` steps are left, and bit i of `resets` says whether the sample begins anew in
- * front of step i of the round. to_zero: the last of them leads to g_0. */
+ * front of step i of the round. row: of the round's first step. to_zero: the last of them leads to g_0. */
 template <bool WHOLE, typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ void walk_round(const layer_arrays<real> &c, bool unit, int lane, int left, bool to_zero,
-                                           uint32_t resets, real *delta, walk_lane<real, cell, HP, KIND> *l) {
+                                           uint32_t resets, int64_t row, real *delta, walk_lane<real, cell, HP, KIND> *l) {
   enum { K = cell<real>::MATRICES, AHEAD = walk_lane<real, cell, HP, KIND>::AHEAD };
   const real x = l->x;
   if (l->SUM && l->reads_x && (WHOLE || AHEAD + lane % AHEAD < left)) {
@@ -193,10 +196,11 @@ __device__ __forceinline__ void walk_round(const layer_arrays<real> &c, bool uni
       real before = now.unit.before(l->ring[(i + 1) % AHEAD].unit);
       const bool anew = !WHOLE && (resets >> i & 1) != 0;
       if (anew) {
-        now.unit.begin();
-        before = 0;
+        begin_unit<real, cell>(c, unit ? lane : 0, &now.unit);
+        before = begin_number(c, unit ? lane : 0);
       }
-      walk_back(c, now, before, own_x, unit, lane, !WHOLE && to_zero && i + 1 == left, anew, delta + i % 2 * K * HP, l);
+      walk_back(c, now, before, own_x, unit, lane, !WHOLE && to_zero && i + 1 == left, anew, row - i * c.batch,
+                delta + i % 2 * K * HP, l);
     }
   }
 }
@@ -240,12 +244,12 @@ __device__ __forceinline__ void walk_steps(const layer_arrays<real> &c, bool uni
       stop = (int)rounds_stop(left, first + left - 1 - c.resets.last(b, first, first + left), AHEAD);
     }
     for (; left > stop; left -= AHEAD) {
-      walk_round<true>(c, unit, lane, left, false, 0, delta, l);
+      walk_round<true>(c, unit, lane, left, false, 0, 0, delta, l);
     }
     if (c.resets.words != nullptr) {
       resets = c.resets.back(b, first + left);
     }
-    walk_round<false>(c, unit, lane, left, first == 0, resets, delta, l);
+    walk_round<false>(c, unit, lane, left, first == 0, resets, (first + left - 1) * c.batch + b, delta, l);
     left -= AHEAD;
   }
 }

@@ -104,7 +104,8 @@ __device__ __forceinline__ void forward_round(const layer_arrays<real> &c, int l
         also();
       }
       if (!WHOLE && (anew >> i & 1) != 0) {
-        l->h = l->c = 0;
+        l->h = begin_number(c, lane < c.hidden ? lane : 0);
+        l->c = cell<real>::PAIR ? begin_number(c, c.hidden + (lane < c.hidden ? lane : 0)) : 0;
       }
       forward_step<real, cell, HP, AHEAD, ONE, K>(c, lane, !WHOLE && l->is_far, x, shared + i % 2 * HP, l);
     }
@@ -256,6 +257,11 @@ __device__ __forceinline__ const real *held_weights(int64_t count, const real *w
   return fits ? copy : w_t;
 }
 
+/* c of the state from which samples begin anew, for forward_units. */
+template <typename real> __device__ __forceinline__ const real *begin_cells(const layer_arrays<real> &c) {
+  return c.begin != NULL ? c.begin + c.hidden : NULL;
+}
+
 /* For any H: a block for each sample, whose threads share the units. w_t [H][G·H]: W_hhᵀ, in shared memory if it fits. shared:
  * 2 · H reals, and those of w_t if it fits. */
 template <typename real, template <typename> class cell>
@@ -276,13 +282,13 @@ __global__ void bppsa_recurrent_forward_wide(layer_arrays<real> c, const real *w
     const int64_t row = t * c.batch + b;
     const bool anew = c.resets.at(row);
     for (int64_t j = threadIdx.x; anew && j < hidden; j += blockDim.x) {
-      in[j] = 0;
+      in[j] = begin_number(c, j);
     }
     if (anew) {
       __syncthreads();
     }
-    forward_units<real, cell>(c, w, row, in, out, anew ? NULL : c.cells + row * hidden, c.cells + (row + c.batch) * hidden,
-                              c.saved + row * cell<real>::SAVED * hidden);
+    forward_units<real, cell>(c, w, row, in, out, anew ? begin_cells(c) : c.cells + row * hidden,
+                              c.cells + (row + c.batch) * hidden, c.saved + row * cell<real>::SAVED * hidden);
     for (int64_t j = threadIdx.x; j < hidden; j += blockDim.x) {
       c.h[(row + c.batch) * hidden + j] = out[j];
     }

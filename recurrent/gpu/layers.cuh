@@ -50,6 +50,7 @@ struct recurrent_gpu {
   const void *last;   /* g_T of the top layer if it is not in g, otherwise NULL */
   int64_t *lengths;   /* [B], of the present samples */
   int64_t *drawn;     /* [1 + B]: the step of training, and the samples' numbers in the data set */
+  void *begun;        /* [T][B][S], of the present layer: as of layer_arrays, where a reset state is learned */
   uint8_t *resets;    /* [D][T][B], where the present samples begin anew: bytes of layer_resets, of each direction */
   void *reset_words;  /* [D][B][row], its words */
   int64_t *drop_step; /* page-locked host memory: the step, which is copied to `drawn` when the work runs */
@@ -176,6 +177,12 @@ inline layer_resets resets_of(const recurrent_network *n, int64_t l) {
   return r;
 }
 
+/* The learned state from which samples of layer l begin anew, or its gradient, in GPU memory; NULL: nothing is learned. */
+inline void *begin_place(const recurrent_network *n, int64_t l, bool gradient) {
+  void *first = gradient ? n->base.device_gradients : n->base.device_values;
+  return n->config.reset_state ? offset(n, first, l * bppsa_recurrent_state_size(n)) : NULL;
+}
+
 template <typename real> layer_arrays<real> arrays_of(const recurrent_network *n, int64_t l) {
   layer_arrays<real> c = {};
   const bppsa_recurrent_config *config = &n->config;
@@ -185,6 +192,7 @@ template <typename real> layer_arrays<real> arrays_of(const recurrent_network *n
   c.input = n->layers[l].input;
   c.relu = config->nonlinearity == BPPSA_NONLINEARITY_RELU;
   c.resets = resets_of(n, l);
+  c.begin = (const real *)begin_place(n, l, false);
   c.w_ih = (const real *)place_of(n, l, W_IH, false);
   c.w_hh = (const real *)place_of(n, l, W_HH, false);
   c.b_ih = (const real *)place_of(n, l, B_IH, false);
@@ -257,9 +265,12 @@ bppsa_status bppsa_gpu_put_resets(const recurrent_network *n);
 bppsa_status bppsa_gpu_cut(const recurrent_network *n, const void *from, int64_t width, int64_t from_row, void *to,
                            int64_t to_row);
 bppsa_status bppsa_gpu_cut_states(const recurrent_network *n, int64_t l); /* of layer l, and what it saves */
-/* Copies rows of `width` reals of the first `steps` steps of layer l, with 0 where a sample begins anew in front of the step; from
- * NULL: writes the zeros alone. The batch has resets. */
-bppsa_status bppsa_gpu_hide(const recurrent_network *n, int64_t l, int64_t steps, int64_t width, const void *from, void *to);
+/* Copies rows of `width` reals of the first `steps` steps of layer l, with `begin` [width] (NULL: 0) where a sample begins anew in
+ * front of the step; from NULL: writes these alone. The batch has resets. */
+bppsa_status bppsa_gpu_hide(const recurrent_network *n, int64_t l, int64_t steps, int64_t width, const void *begin,
+                            const void *from, void *to);
+/* Where a reset state is learned: adds up layer l's n->gpu->begun to its gradient. */
+bppsa_status bppsa_gpu_sum_begun(const recurrent_network *n, int64_t l);
 /* As bppsa_ragged_gather_ends and bppsa_ragged_scatter_ends, of rows [T][b]. */
 bppsa_status bppsa_gpu_gather_ends(const recurrent_network *n, const void *rows, int64_t row, int64_t width, void *ends,
                                    int64_t end_row);

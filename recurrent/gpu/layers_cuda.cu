@@ -229,6 +229,7 @@ template <typename real> bppsa_status run_chunks(recurrent_network *n, int64_t l
   const bool sums = deltas && n->gpu->sums, prepared = n->gpu->prepared, carried = n->gpu->carried;
   const bool speculates = bppsa_gpu_back_runs(n);
   n->gpu->prepared = n->gpu->carried = false;
+  c.begun = deltas && n->resets.active ? (real *)n->gpu->begun : NULL;
   c.store_g = !deltas;
   c.delta_x = (deltas ? wants_delta_x(n, l) : !is_first(n, l)) ? c.delta_x : NULL;
   c.delta_h = deltas && !sums ? c.delta_h : NULL;
@@ -254,6 +255,8 @@ template <typename real> bppsa_status run_chunks(recurrent_network *n, int64_t l
       to = targets_of(n, l, c, c.batch, shape.teams * BACK_TEAM);
     }
     back.to = to;
+    BPPSA_TRY(c.begun != NULL ? bppsa_gpu_hide(n, l, c.steps, bppsa_recurrent_state_size(n), NULL, NULL, n->gpu->begun)
+                              : BPPSA_OK);
     BPPSA_TRY(look_at_loss<real>(n, l));
     BPPSA_TRY(launchers<real>(n).back(stream, c, back, shape, l == top_of(n), l == 0));
   } else {
@@ -279,7 +282,8 @@ bppsa_status cut_coefficients(const recurrent_network *n) {
 
 template <typename real> bppsa_status run_scan(recurrent_network *n, int64_t l) {
   const void *weights[BPPSA_CELL_MATRICES];
-  const layer_arrays<real> c = arrays_of<real>(n, l);
+  layer_arrays<real> c = arrays_of<real>(n, l);
+  c.begun = n->resets.active ? (real *)n->gpu->begun : NULL;
   for (int64_t k = 0; k < n->cell->matrices; ++k) {
     weights[k] = c.w_hh + k * c.hidden * c.hidden;
   }
@@ -302,9 +306,10 @@ template <typename real> bppsa_status backward_layer(recurrent_network *n, int64
   const layer_arrays<real> c = arrays_of<real>(n, l);
   const int64_t rows = c.steps * c.batch, out = n->cell->gates * c.hidden;
   BPPSA_TRY((fused ? run_chunks<real>(n, l, true) : run_scan<real>(n, l)));
+  BPPSA_TRY(bppsa_gpu_sum_begun(n, l));
   if (!sums) {
     const void *delta_h = n->cell->split ? n->delta_h : n->pre, *before = n->resets.active ? n->before : c.h;
-    BPPSA_TRY(n->resets.active ? bppsa_gpu_hide(n, l, c.steps, c.hidden, c.h, n->before) : BPPSA_OK);
+    BPPSA_TRY(n->resets.active ? bppsa_gpu_hide(n, l, c.steps, c.hidden, c.begin, c.h, n->before) : BPPSA_OK);
     BPPSA_TRY(
         weight_gradient<real>(n, rows, c.hidden, out, delta_h, before, place_of(n, l, W_HH, true), place_of(n, l, B_HH, true)));
   }

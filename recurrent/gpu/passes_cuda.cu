@@ -167,16 +167,19 @@ bppsa_status visit_walk(recurrent_network *n, bppsa_recurrent_visit visit, int64
                             : BPPSA_OK;
 }
 
-/* Sets the state of layer l in front of the first step, from h0 [L][b][S] or zeros; of samples that begin anew there to zeros. */
+/* Sets the state of layer l in front of the first step, from h0 [L][b][S] or zeros; of samples that begin anew there to zeros or to
+ * the learned state. */
 bppsa_status begin_layer(const recurrent_network *n, int64_t l, const void *h0) {
   const int64_t hidden = n->config.hidden, size = bppsa_recurrent_state_size(n);
-  void *const parts[] = {n->layers[l].h, n->layers[l].c};
+  void *const parts[] = {n->layers[l].h, n->layers[l].c}, *const begin = begin_place(n, l, false);
   for (int64_t part = 0; part * hidden < size; ++part) {
     BPPSA_TRY(h0 != NULL ? copy_part(n, n->batch, offset(n, (const char *)h0 + l * state_bytes(n), part * hidden), size,
                                      parts[part], hidden, "h0")
                          : bppsa_cuda_check(
                                cudaMemsetAsync(parts[part], 0, (size_t)(n->batch * hidden * size_of(n)), n->gpu->stream), "h0"));
-    BPPSA_TRY(h0 != NULL && n->resets.active ? bppsa_gpu_hide(n, l, 1, hidden, NULL, parts[part]) : BPPSA_OK);
+    BPPSA_TRY(n->resets.active && (h0 != NULL || begin != NULL)
+                  ? bppsa_gpu_hide(n, l, 1, hidden, offset(n, begin, part * hidden), NULL, parts[part])
+                  : BPPSA_OK);
   }
   return BPPSA_OK;
 }

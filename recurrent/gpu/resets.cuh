@@ -1,5 +1,6 @@
 /* Where samples begin anew (recurrent/resets.c), as the kernels of a layer see it. Steps count from 0, in the order in which the
- * layer walks through time. The state in front of a step that resets a sample is 0, and its gradient has no part from behind. */
+ * layer walks through time. The state in front of a step that resets a sample is 0, or a learned one (layer_arrays::begin), and its
+ * gradient has no part from behind. */
 #ifndef BPPSA_RECURRENT_GPU_RESETS_CUH
 #define BPPSA_RECURRENT_GPU_RESETS_CUH
 

@@ -11,13 +11,14 @@
 /* Rows of `width` numbers of an array [T][b], which begin from_row and to_row numbers apart. */
 template <typename real> struct sequence_rows {
   const int64_t *lengths; /* [b]; NULL: all rows are of a sample's steps */
-  const uint8_t *resets;  /* [T][b], not 0: the row becomes 0; NULL: none does */
+  const uint8_t *resets;  /* [T][b], not 0: the row becomes `begin`; NULL: none does */
+  const real *begin;      /* [width]; NULL: 0 */
   const real *from;       /* NULL: the rows of a sample's steps stay as they are */
   real *to;
   int64_t count, width, from_row, to_row, batch; /* count: of numbers */
 };
 
-/* Copies the rows of a sample's steps, and writes 0 behind its end, or where it begins anew. */
+/* Copies the rows of a sample's steps, and writes 0 behind its end, or `begin` where it begins anew. */
 template <typename real> __global__ void bppsa_sequence_cut(sequence_rows<real> r) {
   const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
   if (at < r.count) {
@@ -26,7 +27,7 @@ template <typename real> __global__ void bppsa_sequence_cut(sequence_rows<real> 
         (r.lengths == nullptr || row / r.batch < r.lengths[row % r.batch]) && (r.resets == nullptr || r.resets[row] == 0);
     real *to = r.to + row * r.to_row + i;
     if (!runs) {
-      *to = 0;
+      *to = r.begin != nullptr ? r.begin[i] : 0;
     } else if (r.from != nullptr) {
       *to = r.from[row * r.from_row + i];
     }

@@ -8,6 +8,7 @@
  * the queued work runs, so that a recorded pass finds the present ones. */
 #include "core/compute/memory.h"
 #include "recurrent/gpu/layers.cuh"
+#include "recurrent/gpu/reset_state_kernels.cuh"
 #include "recurrent/gpu/sequence_kernels.cuh"
 
 enum { THREADS = 256 };
@@ -38,9 +39,11 @@ bppsa_status cut(const recurrent_network *n, const void *from, int64_t width, in
 }
 
 template <typename real>
-bppsa_status hide(const recurrent_network *n, int64_t l, int64_t steps, int64_t width, const void *from, void *to) {
+bppsa_status hide(const recurrent_network *n, int64_t l, int64_t steps, int64_t width, const void *begin, const void *from,
+                  void *to) {
   sequence_rows<real> r = {};
   r.resets = resets_of(n, l).mask;
+  r.begin = (const real *)begin;
   r.from = (const real *)from;
   r.to = (real *)to;
   r.count = steps * n->batch * width;
@@ -48,6 +51,18 @@ bppsa_status hide(const recurrent_network *n, int64_t l, int64_t steps, int64_t 
   r.batch = n->batch;
   BPPSA_LAUNCH(bppsa_sequence_cut<real>, blocks_of(r.count), THREADS, 0, stream_of(n), r);
   return bppsa_cuda_check(cudaGetLastError(), "samples that begin anew: launch");
+}
+
+template <typename real> bppsa_status sum_begun(const recurrent_network *n, int64_t l) {
+  begun_rows<real> r = {};
+  r.resets = resets_of(n, l);
+  r.rows = (const real *)n->gpu->begun;
+  r.sum = (real *)begin_place(n, l, true);
+  r.batch = n->batch;
+  r.size = bppsa_recurrent_state_size(n);
+  BPPSA_LAUNCH(bppsa_recurrent_begun_sum<real>, (unsigned)divide_up(r.size, WARP_LANES), BEGUN_THREADS,
+               BEGUN_THREADS * sizeof(double), stream_of(n), r);
+  return bppsa_cuda_check(cudaGetLastError(), "gradient of the reset state: launch");
 }
 
 template <typename real>
@@ -108,6 +123,9 @@ bppsa_status bppsa_gpu_sequences_visit(recurrent_network *n, bppsa_recurrent_vis
     BPPSA_TRY(visit(&n->gpu->reset_words, sides * c->batch * row * (int64_t)sizeof(uint32_t), bytes));
     BPPSA_TRY(n->gpu->sums ? BPPSA_OK
                            : bppsa_recurrent_visit_array(n, visit, c->seq_len, c->batch, c->hidden, &n->before, bytes));
+  }
+  if (c->reset_state) {
+    BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, c->seq_len, c->batch, bppsa_recurrent_state_size(n), &n->gpu->begun, bytes));
   }
   return c->dropout > 0 ? visit((void **)&n->gpu->drawn, (1 + c->batch) * size, bytes) : BPPSA_OK;
 }
@@ -182,8 +200,20 @@ bppsa_status bppsa_gpu_cut(const recurrent_network *n, const void *from, int64_t
   return OF_TYPE(n, cut, n, from, width, from_row, to, to_row);
 }
 
-bppsa_status bppsa_gpu_hide(const recurrent_network *n, int64_t l, int64_t steps, int64_t width, const void *from, void *to) {
-  return OF_TYPE(n, hide, n, l, steps, width, from, to);
+bppsa_status bppsa_gpu_hide(const recurrent_network *n, int64_t l, int64_t steps, int64_t width, const void *begin,
+                            const void *from, void *to) {
+  return OF_TYPE(n, hide, n, l, steps, width, begin, from, to);
+}
+
+bppsa_status bppsa_gpu_sum_begun(const recurrent_network *n, int64_t l) {
+  if (!n->config.reset_state) {
+    return BPPSA_OK;
+  }
+  if (!n->resets.active) {
+    const size_t bytes = (size_t)(bppsa_recurrent_state_size(n) * size_of(n));
+    return bppsa_cuda_check(cudaMemsetAsync(begin_place(n, l, true), 0, bytes, stream_of(n)), "gradient of the reset state");
+  }
+  return OF_TYPE(n, sum_begun, n, l);
 }
 
 bppsa_status bppsa_gpu_cut_states(const recurrent_network *n, int64_t l) {

@@ -99,10 +99,10 @@ __global__ void bppsa_recurrent_any_speculate(layer_arrays<real> c, speculate_ar
     const bool anew = c.resets.at(row);
     real *cells_to = PAIR && t >= begin ? c.cells + (row + c.batch) * k.hidden : aside_c;
     if (anew) {
-      k.load(NULL);
+      k.load(c.begin);
       __syncthreads();
     }
-    forward_units<real, cell>(c, k.w, row, k.in, k.out, anew ? NULL : cells, cells_to,
+    forward_units<real, cell>(c, k.w, row, k.in, k.out, anew ? begin_cells(c) : cells, cells_to,
                               t < begin ? aside : c.saved + row * SAVED * k.hidden);
     cells = cells_to;
     if (t >= begin) {

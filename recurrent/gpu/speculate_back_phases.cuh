@@ -22,7 +22,7 @@ __device__ __forceinline__ void back_guess(const layer_arrays<real> &c, const ba
   } else {
     back_take<cell<real>::PAIR != 0>(back_from(c, s, *o, width) + o->j, c.hidden, w);
   }
-  back_begin<real, cell, HP, KIND>(*o, c.injected && !probes, false, w);
+  back_begin<real, cell, HP, KIND>(c, *o, c.injected && !probes, false, w);
 }
 
 /* The warp's walk is at the later end of its chunk. False: nothing is injected there, so that another vector must walk. */
@@ -91,7 +91,7 @@ __device__ __forceinline__ bool back_doubts(const layer_arrays<real> &c, const b
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ void back_mend(const layer_arrays<real> &c, back_course *o, back_walk<real> *w) {
   back_seek_mend(c, o);
-  back_begin<real, cell, HP, KIND>(*o, false, true, w);
+  back_begin<real, cell, HP, KIND>(c, *o, false, true, w);
 }
 
 /* A chunk that a round leaves as it is. */
@@ -189,7 +189,7 @@ __device__ __forceinline__ bool back_next(const layer_arrays<real> &c, const bac
       o->at = o->top = o->length;
       o->bottom = 0;
       back_take<cell<real>::PAIR != 0>(back_from(c, s, *o, (1 + cell<real>::PAIR) * c.hidden) + o->j, c.hidden, w);
-      back_begin<real, cell, HP, KIND>(*o, c.injected, false, w);
+      back_begin<real, cell, HP, KIND>(c, *o, c.injected, false, w);
       return true;
     } else {
       return false;

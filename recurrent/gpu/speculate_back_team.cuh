@@ -21,6 +21,8 @@ struct alignas(16) back_task {
   int sample = 0;
   bool reads_u = false, adds = false; /* u_t is not 0; δ is added to what is there */
   bool keeps = false;                 /* δ is written, and sums are kept */
+  int batch = 0;
+  void *begun = NULL; /* as of layer_arrays */
 };
 
 /* A team's shared memory: a ring of ROUNDS rounds with a record for each step; δ of two rounds; x; the helper's Σ |δ_t|; its
@@ -189,8 +191,8 @@ __device__ __forceinline__ void back_help_read(int lane, int round, back_helper<
   }
 }
 
-/* Notes in front of which steps of a round, of which everything has been read, the sample begins anew. What it had there is 0. No
- * register holds anything for this between rounds, since helpers have none to spare. */
+/* Notes in front of which steps of a round, of which everything has been read, the sample begins anew, and puts the state from which
+ * it does there. No register holds anything for this between rounds, since helpers have none to spare. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ void back_help_reset(const layer_arrays<real> &c, const back_places<real, cell, HP, KIND> &at,
                                                 int lane, int round, back_helper<real, cell, HP, KIND> *h) {
@@ -205,15 +207,15 @@ __device__ __forceinline__ void back_help_reset(const layer_arrays<real> &c, con
   BPPSA_UNROLL
   for (int i = 0; i < STEPS; ++i) {
     if ((resets >> i & 1) != 0) {
-      h->read[i].begin();
+      begin_unit<real, cell>(c, lane < c.hidden ? lane : 0, &h->read[i]);
     }
   }
 }
 
 /* Writes the records of a round of which everything has been read. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
-__device__ __forceinline__ void back_help_make(const back_places<real, cell, HP, KIND> &at, bool relu, int lane, int round,
-                                               const back_helper<real, cell, HP, KIND> &h) {
+__device__ __forceinline__ void back_help_make(const layer_arrays<real> &c, const back_places<real, cell, HP, KIND> &at,
+                                               bool relu, int lane, int round, const back_helper<real, cell, HP, KIND> &h) {
   typedef back_team<real, cell, HP, KIND> team;
   const int place = lane < HP ? lane : HP;
   BPPSA_UNROLL
@@ -248,7 +250,7 @@ __device__ __forceinline__ void back_help_make(const back_places<real, cell, HP,
     BPPSA_UNROLL_BY(1)
     for (int i = 0; i < team::STEPS; ++i) {
       if ((h.forgets >> i & 1) != 0) {
-        at.record(round, i)[team::BEFORE + place] = 0;
+        at.record(round, i)[team::BEFORE + place] = begin_number(c, lane < c.hidden ? lane : 0);
       }
     }
   }
@@ -405,7 +407,7 @@ __device__ __noinline__ void back_help_walk(const layer_arrays<real> &c, const b
     if (resets) {
       back_help_reset(c, at, lane, round, &h);
     }
-    back_help_make(at, relu, lane, round, h);
+    back_help_make(c, at, relu, lane, round, h);
   }
   back_help_read<false>(lane, 2, &h);
   at.meet();     /* two rounds are ready */
@@ -415,7 +417,7 @@ __device__ __noinline__ void back_help_walk(const layer_arrays<real> &c, const b
     if (resets) {
       back_help_reset(c, at, lane, round + 2, &h);
     }
-    back_help_make(at, relu, lane, round + 2, h);
+    back_help_make(c, at, relu, lane, round + 2, h);
     if (whole(round + 3)) {
       back_help_read<true>(lane, round + 3, &h);
     } else {

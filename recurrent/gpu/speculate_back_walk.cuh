@@ -114,7 +114,8 @@ __device__ __forceinline__ void back_meet_all(const back_course &o, int cluster,
 
 /* Begins a walk from the state o.at, whose gradient the lane has, to o.bottom; it begins to count at o.top. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
-__device__ __forceinline__ void back_begin(const back_course &o, bool reads_u, bool adds, back_walk<real> *w) {
+__device__ __forceinline__ void back_begin(const layer_arrays<real> &c, const back_course &o, bool reads_u, bool adds,
+                                           back_walk<real> *w) {
   enum { STEPS = back_team<real, cell, HP, KIND>::STEPS };
   const back_places<real, cell, HP, KIND> at(w->own, w->teams, w->part);
   const int warm = o.at - o.top;
@@ -123,9 +124,10 @@ __device__ __forceinline__ void back_begin(const back_course &o, bool reads_u, b
   w->round = 0;
   w->stop = -1;
   w->notes = false;
-  back_ask<real, cell, HP, KIND>(
-      o, {BACK_WALKS, o.at, o.bottom, w->skip, (warm + STEPS - 1) / STEPS, INT32_MAX, o.b, reads_u, adds, o.kind != BACK_PROBE},
-      *w);
+  back_ask<real, cell, HP, KIND>(o,
+                                 {BACK_WALKS, o.at, o.bottom, w->skip, (warm + STEPS - 1) / STEPS, INT32_MAX, o.b, reads_u, adds,
+                                  o.kind != BACK_PROBE, (int)c.batch, c.begun},
+                                 *w);
   at.meet(); /* two rounds are ready */
 }
 
@@ -151,10 +153,10 @@ template <bool PAIR, typename real> __device__ __forceinline__ void back_count(b
 }
 
 /* A step: g_{t-1} from g_t, as walk_back. weights: a column of each W_k; deltas: receives δ_t; place: of the lane's in a row.
- * anew: the sample begins anew in front of the step, so that g_{t-1} is u_{t-1} alone. */
+ * anew: the sample begins anew in front of the step, so that g_{t-1} is u_{t-1} alone; to: receives what it is without u_{t-1}. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ void back_step(const real (&weights)[cell<real>::MATRICES][HP], const quad<real> *record, bool anew,
-                                          int place, real *deltas, back_walk<real> *w) {
+                                          int place, real *deltas, real (&to)[2], back_walk<real> *w) {
   typedef back_team<real, cell, HP, KIND> team;
   enum { K = team::K, PAIR = team::PAIR, Q = team::Q };
   const auto field = [&](int i) { return record[i / Q].v[i % Q]; };
@@ -167,7 +169,7 @@ __device__ __forceinline__ void back_step(const real (&weights)[cell<real>::MATR
   if (team::SPLIT) {
     deltas[K * team::ROW + place] = w->g;
   }
-  real part[4] = {(PAIR ? (real)0 : carried) + field(team::U), 0, 0, 0};
+  real part[4] = {(PAIR ? (real)0 : carried) + (anew ? (real)0 : field(team::U)), 0, 0, 0};
   __syncwarp();
   BPPSA_UNROLL
   for (int k = 0; k < K; ++k) {
@@ -185,8 +187,32 @@ __device__ __forceinline__ void back_step(const real (&weights)[cell<real>::MATR
   w->g_c = PAIR ? carried + field(PAIR * team::U_C) : 0;
   w->g = (part[0] + part[1]) + (part[2] + part[3]);
   if (anew) {
+    to[0] = w->g;
+    to[1] = carried;
     w->g = field(team::U);
     w->g_c = PAIR ? field(PAIR * team::U_C) : 0;
+  }
+}
+
+/* Writes the gradient of the state from which the sample begins anew in front of step i of the present round, or adds that of a
+ * difference. */
+template <typename real, template <typename> class cell, int HP, walk_kind KIND>
+__device__ __forceinline__ void back_put_begun(int i, int unit, int hidden, const real (&begun)[2], const back_walk<real> &w) {
+  typedef back_team<real, cell, HP, KIND> team;
+  const back_places<real, cell, HP, KIND> at(w.own, w.teams, w.part);
+  const back_task &task = *at.task;
+  const int64_t step = task.at + task.skip - w.round * team::STEPS - 1 - i;
+  if (!task.keeps || task.begun == NULL) {
+    return;
+  }
+  real *to = (real *)task.begun + (step * task.batch + task.sample) * (1 + team::PAIR) * hidden + unit;
+  BPPSA_UNROLL
+  for (int half = 0; half < 1 + team::PAIR; ++half) {
+    if (task.adds) {
+      back_add_to(to + half * hidden, begun[half]);
+    } else {
+      to[half * hidden] = begun[half];
+    }
   }
 }
 
@@ -194,7 +220,8 @@ __device__ __forceinline__ void back_step(const real (&weights)[cell<real>::MATR
  * its steps, and no reset; otherwise `resets` is the round's bits of back_places::resets. */
 template <bool WHOLE, typename real, template <typename> class cell, int HP, walk_kind KIND, int USED>
 __device__ __forceinline__ void back_round(const real (&weights)[cell<real>::MATRICES][HP], const real *ring, real *deltas,
-                                           unsigned resets, int unit, int place, quad<real> (&next)[USED], back_walk<real> *w) {
+                                           unsigned resets, int hidden, int unit, int place, quad<real> (&next)[USED],
+                                           back_walk<real> *w) {
   typedef back_team<real, cell, HP, KIND> team;
   enum { STEPS = team::STEPS, ROUND = STEPS * team::RECORD };
   const quad<real> *records = (const quad<real> *)(ring + (unsigned)w->round % team::ROUNDS * ROUND) + unit,
@@ -210,7 +237,12 @@ __device__ __forceinline__ void back_round(const real (&weights)[cell<real>::MAT
       next[q] = from[q * team::PLACES];
     }
     if (WHOLE || (i >= w->skip && i < w->left)) {
-      back_step<real, cell, HP, KIND>(weights, now, !WHOLE && (resets >> i & 1) != 0, place, deltas + i * team::DELTAS, w);
+      const bool anew = !WHOLE && (resets >> i & 1) != 0;
+      real begun[2] = {};
+      back_step<real, cell, HP, KIND>(weights, now, anew, place, deltas + i * team::DELTAS, begun, w);
+      if (anew && place == unit) {
+        back_put_begun<real, cell, HP, KIND>(i, unit, hidden, begun, *w);
+      }
     }
   }
 }
@@ -258,13 +290,13 @@ __device__ __noinline__ bool back_follow(const real *w_hh, int hidden, int lane,
     const unsigned resets = coming;
     coming = w.resets ? at.resets[(w.round + 1) % team::ROUNDS] : 0; /* comes while the round is walked */
     if (w.skip > 0 || w.left < STEPS || resets != 0) {
-      back_round<false, real, cell, HP, KIND>(weights, at.ring, at.deltas, resets, unit, place, next, &w);
+      back_round<false, real, cell, HP, KIND>(weights, at.ring, at.deltas, resets, hidden, unit, place, next, &w);
       ended(w.left < STEPS ? w.left : (int)STEPS);
       continue;
     }
     BPPSA_UNROLL_BY(1)
     do { /* a loop of its own is fast */
-      back_round<true, real, cell, HP, KIND>(weights, at.ring, at.deltas, 0, unit, place, next, &w);
+      back_round<true, real, cell, HP, KIND>(weights, at.ring, at.deltas, 0, hidden, unit, place, next, &w);
       ended(STEPS);
     } while (goes_on && rounds > 0 && w.left >= least);
   }

@@ -255,7 +255,7 @@ __device__ __forceinline__ void back_wide_go(const layer_arrays<real> &c, const 
         ended(2);
       }
       if (goes_on && w->left > (counts ? 0 : o->top - o->bottom)) {
-        ended(back_wide_apart(c, o->b, o->bottom + w->left - w->skip, relu, l, w));
+        ended(back_wide_apart(c, *o, o->bottom + w->left - w->skip, l, w));
       }
     }
     found = back_wide_look(l, w);

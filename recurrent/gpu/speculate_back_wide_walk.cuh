@@ -220,17 +220,28 @@ __device__ __forceinline__ void back_wide_step(int i, int buffer, bool relu, con
   w->g_c = PAIR ? made.own_c + w->u_c[i] : 0;
 }
 
-/* Computes a step by itself. anew: the sample begins anew in front of it, so that its gradient there is u alone. */
+/* Computes a step, whose row is `row`, by itself. anew: the sample begins anew in front of it, so that its gradient there is u
+ * alone. */
 template <typename real, template <typename> class cell, typename shape>
-__device__ __forceinline__ void back_wide_single(bool anew, int buffer, bool relu, const wide_lane<real, shape> &l,
+__device__ __forceinline__ void back_wide_single(const layer_arrays<real> &c, const back_course &o, bool anew, int64_t row,
+                                                 int buffer, const wide_lane<real, shape> &l,
                                                  back_wide_walk<real, cell, shape> *w) {
+  const real u = w->u[0], u_c = w->u_c[0];
   if (anew) {
-    w->units[0].begin();
+    begin_unit<real, cell>(c, o.j, &w->units[0]);
+    w->u[0] = w->u_c[0] = 0;
   }
-  back_wide_step(0, buffer, relu, l, w);
+  back_wide_step(0, buffer, c.relu, l, w);
   if (anew) {
-    w->g = w->u[0];
-    w->g_c = cell<real>::PAIR ? w->u_c[0] : 0;
+    if (c.begun != NULL && o.unit && o.kind != BACK_PROBE) {
+      real *to = begun_at<real, cell>(c, row, o.j);
+      back_put_delta(true, w->adds, w->g, to);
+      if constexpr (cell<real>::PAIR) {
+        back_put_delta(true, w->adds, w->g_c, to + w->hidden);
+      }
+    }
+    w->g = u;
+    w->g_c = cell<real>::PAIR ? u_c : 0;
   }
   const cell<real> unit = w->units[0]; /* the next step has been read for the pair's second one */
   w->units[0] = w->units[1];
@@ -242,14 +253,14 @@ __device__ __forceinline__ void back_wide_single(bool anew, int buffer, bool rel
 /* Computes the steps of a pair one by one: of one in which the sample begins anew, of a warm-up's first one, and of a walk's last
  * one, which lack a step. at: the state behind the first. Returns how many these are. */
 template <typename real, template <typename> class cell, typename shape>
-__device__ __forceinline__ int back_wide_apart(const layer_arrays<real> &c, int b, int at, bool relu,
+__device__ __forceinline__ int back_wide_apart(const layer_arrays<real> &c, const back_course &o, int at,
                                                const wide_lane<real, shape> &l, back_wide_walk<real, cell, shape> *w) {
   const int steps = w->skip == 0 && w->left >= 2 ? 2 : 1;
   real early = 0;
   BPPSA_UNROLL_BY(1)
   for (int i = 0; i < steps; ++i) {
     const int step = at - 1 - i;
-    back_wide_single(c.resets.mask != NULL && c.resets.next(b, step, step + 1) == step, i, relu, l, w);
+    back_wide_single(c, o, c.resets.mask != NULL && c.resets.next(o.b, step, step + 1) == step, step * c.batch + o.b, i, l, w);
     early = i == 0 ? w->late : early;
   }
   w->early = early;

@@ -12,7 +12,7 @@
  *     enum EARLIER    1: h_{t-1} of a unit is what the unit of step t - 1 holds, so that a walk loads one step more
  *     load(at, i)               what the backward step t of the unit i behind that of a unit_place reads
  *     before(earlier)           h_{t-1}; `earlier` is the unit of step t - 1
- *     begin()                   the state in front of the step is 0, whatever `load` has read of it
+ *     begin(h, c)               the state in front of the step is h and, of a pair, c, whatever `load` has read of it
  *     factors(relu, d, e, d_x)  d [K], of a pair [K + 1], and e of Jᵀ_t; d_x: the last gate's factor in delta_x; the others' is d
  *     carried(g)                e ∘ g_t, of a pair e ∘ δ_t
  *     forward(relu, pre, product, before, saved)   h_t from pre_t [K], h_{t-1} W_hhᵀ + b_hh [K] and h_{t-1}; saved [SAVED];
@@ -35,7 +35,7 @@ __global__ void bppsa_recurrent_coefficients(layer_arrays<real> c, int64_t count
     real d[COLUMNS], e, d_x;
     cell<real> unit = cell<real>::load(unit_place<real, cell>(c, at, at % c.hidden));
     if (c.resets.mask != nullptr && c.resets.at(at / c.hidden)) {
-      unit.begin();
+      begin_unit<real, cell>(c, at % c.hidden, &unit);
     }
     unit.factors(c.relu, d, &e, &d_x);
     BPPSA_UNROLL
@@ -57,7 +57,7 @@ __global__ void bppsa_recurrent_deltas(layer_arrays<real> c, int64_t count) {
     const real *g = c.g + (row + c.batch) * (1 + PAIR) * c.hidden + j;
     cell<real> unit = cell<real>::load(unit_place<real, cell>(c, at, j));
     if (c.resets.at(row)) {
-      unit.begin();
+      begin_unit<real, cell>(c, j, &unit);
     }
     const unit_back<real, cell> made(unit, c.relu, g[0], g[PAIR * c.hidden]);
     BPPSA_UNROLL

@@ -280,7 +280,8 @@ __device__ __forceinline__ void wide_forward_round(const layer_arrays<real> &c, 
     if (WHOLE || i < left) {
       real sums[K][shape::UNITS] = {}, product[K], pre[K], saved[SAVED];
       if (!WHOLE && (anew >> i & 1) != 0) {
-        s->h = s->c = 0;
+        s->h = begin_number(c, s->exists ? l.unit : 0);
+        s->c = cell<real>::PAIR ? begin_number(c, s->hidden + (s->exists ? l.unit : 0)) : 0;
       }
       l.hand_out(i, 0, s->exists ? s->h : 0);
       BPPSA_UNROLL
@@ -398,7 +399,7 @@ __device__ __forceinline__ void wide_walk_read(int i, int ahead, wide_walk_lane<
  * begin anew in this one; otherwise `left` steps are left, of which the last is the sequence's first, and bit i of `resets` says
  * whether the sample begins anew in front of step i of the round. */
 template <bool WHOLE, typename real, template <typename> class cell, typename shape>
-__device__ __forceinline__ void wide_walk_round(bool relu, int left, unsigned round, uint32_t resets,
+__device__ __forceinline__ void wide_walk_round(const layer_arrays<real> &c, int left, unsigned round, uint32_t resets,
                                                 const wide_lane<real, shape> &l, wide_walk_lane<real, cell, shape> *s) {
   enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR };
   BPPSA_UNROLL
@@ -407,14 +408,14 @@ __device__ __forceinline__ void wide_walk_round(bool relu, int left, unsigned ro
       real sums[K][shape::UNITS] = {};
       const bool anew = !WHOLE && (resets >> i & 1) != 0;
       if (anew) {
-        s->units[i].begin();
+        begin_unit<real, cell>(c, s->exists ? l.unit : 0, &s->units[i]);
       }
-      const unit_back<real, cell> made(s->units[i], relu, s->g, s->g_c);
+      const unit_back<real, cell> made(s->units[i], c.relu, s->g, s->g_c);
       BPPSA_UNROLL
       for (int k = 0; k < K; ++k) {
         l.hand_out(i, k, s->exists ? made.to_h[k] : 0);
       }
-      const real own = anew ? s->u[i] : made.own + s->u[i];
+      const real u = s->u[i], own = made.own + (anew ? (real)0 : u);
       if constexpr (PAIR) {
         s->g_c = anew ? s->u_c[i] : made.own_c + s->u_c[i];
       }
@@ -441,7 +442,13 @@ __device__ __forceinline__ void wide_walk_round(bool relu, int left, unsigned ro
         sums[0][at % shape::UNITS] += sums[at / shape::UNITS][at % shape::UNITS];
       }
       const real through = wide_sum<real, shape>(sums[0], l.part);
-      s->g = anew ? own : own + through;
+      s->g = own + through;
+      if (anew) {
+        if (s->writes) {
+          put_begun<real, cell>(c, (left - 1 - i) * c.batch + l.b, l.unit, s->g, made.own_c);
+        }
+        s->g = u;
+      }
       if (s->writes && (WHOLE || i + 1 < left ? s->stores_g : s->wants_first)) {
         *s->g_to = s->g;
         if constexpr (PAIR) {
@@ -497,12 +504,12 @@ __global__ void __launch_bounds__(shape::THREADS) bppsa_recurrent_wide_walk(laye
       stop = (int)rounds_stop(left, left - 1 - c.resets.last(blockIdx.x / shape::CLUSTER, 0, left), WIDE_AHEAD);
     }
     for (; left > stop; left -= WIDE_AHEAD, ++round) {
-      wide_walk_round<true>(c.relu, left, round, 0, l, &s);
+      wide_walk_round<true>(c, left, round, 0, l, &s);
     }
     if (c.resets.words != nullptr) {
       resets = c.resets.back(blockIdx.x / shape::CLUSTER, left);
     }
-    wide_walk_round<false>(c.relu, left, round, resets, l, &s);
+    wide_walk_round<false>(c, left, round, resets, l, &s);
     left -= WIDE_AHEAD;
     ++round;
   }

@@ -383,7 +383,7 @@ static void test_memory_of_reverse_first(void **state) {
   release(&text);
 }
 
-/* Who holds what: every step of every sample once; and the formulas of docs/ranks.md. */
+/* Who holds what: every step of every sample once; and the formulas of docs/time-ranks.md. */
 static void test_plan(void **state) {
   (void)state;
   static const struct {

@@ -1,5 +1,5 @@
 /* A program for mpirun: the scan over ranks for elements of every kind, against the float64 recurrence, with messages and bytes as
- * in docs/ranks.md. tests/comm/test_mpi.sh runs it. */
+ * in docs/time-ranks.md. tests/comm/test_mpi.sh runs it. */
 #include <stdio.h>
 
 #include "tests/distributed/scan_ranks.h"

@@ -1,5 +1,5 @@
 /* A program for mpirun: recurrent networks cut along time, against the textbook's gradients, with messages and bytes as in
- * docs/ranks.md. split_rank (split_problem.h) checks; the program fails where a check does. tests/comm/test_mpi.sh runs it. */
+ * docs/time-ranks.md. split_rank (split_problem.h) checks; the program fails where a check does. tests/comm/test_mpi.sh runs it. */
 #include <stdio.h>
 
 #include "tests/distributed/split_problem.h"

@@ -1,6 +1,6 @@
 /* rank_memory TRANSPORT RANKS T B H METHOD: the memory of every rank for a forward and a backward pass of an RNN layer cut along
- * time, f32, as a JSON document. `bytes` and `peak` are the allocator's, `formula` that of docs/ranks.md with the rank's input;
- * `resident` is what the process grew by (with threads: all ranks together). bench/scripts/rank_memory.py runs it and
+ * time, f32, as a JSON document. `bytes` and `peak` are the allocator's, `formula` that of docs/time-ranks.md with the rank's
+ * input; `resident` is what the process grew by (with threads: all ranks together). bench/scripts/rank_memory.py runs it and
  * checks what it prints. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* A chain cut over the ranks of a communicator: what a rank does, and the formulas of docs/ranks.md. For threads
+/* A chain cut over the ranks of a communicator: what a rank does, and the formulas of docs/time-ranks.md. For threads
  * (test_scan_ranks.c), for MPI (mpi_scan.c) and for GPUs (test_scan_device.c): a check that fails is an error of the rank. */
 #ifndef BPPSA_TESTS_DISTRIBUTED_SCAN_RANKS_H
 #define BPPSA_TESTS_DISTRIBUTED_SCAN_RANKS_H
@@ -44,7 +44,7 @@ static int64_t log2_up(int64_t n) {
   return levels;
 }
 
-/* The formulas of docs/ranks.md, summed over the ranks. */
+/* The formulas of docs/time-ranks.md, summed over the ranks. */
 static void expected_traffic(const job *j, int64_t ranks, int64_t *messages, int64_t *bytes) {
   const bppsa_scan_config *c = &j->p->config;
   const int64_t q = ranks < c->jacobians ? ranks : c->jacobians, r = (int64_t)bppsa_dtype_size(c->dtype);

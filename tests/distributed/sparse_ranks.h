@@ -62,8 +62,8 @@ static inline int64_t product_entries(const sparse_job *j, int64_t a, int64_t b)
   return done ? entries : -1;
 }
 
-/* The messages and bytes of all ranks together, as docs/ranks.md has them: a vector, a vector and a number on the way down, the
- * entries of a product. */
+/* The messages and bytes of all ranks together, as docs/time-ranks.md has them: a vector, a vector and a number on the way down,
+ * the entries of a product. */
 static inline bppsa_status expected_messages(const sparse_job *j, int32_t ranks, int64_t expected[2]) {
   enum { MOST = 64 };
   const int64_t real = (int64_t)bppsa_dtype_size(j->config.dtype), n = j->config.jacobians;

@@ -27,7 +27,7 @@ typedef struct {
   bppsa_gradient_method method;
   int64_t micro_batches;
   double loss;     /* of the reference; NAN: it is not compared */
-  bool count;      /* compare messages and bytes with the formulas of docs/ranks.md */
+  bool count;      /* compare messages and bytes with the formulas of docs/time-ranks.md */
   int64_t repeats; /* passes, all with the same bits */
   int32_t gpus;    /* rank r computes on GPU r % gpus; 0: on processors */
   bool nccl;
@@ -138,7 +138,7 @@ static bppsa_status check_gradients(bppsa_comm *comm, const split_job *j, bppsa_
   return BPPSA_OK;
 }
 
-/* ---- the formulas of docs/ranks.md ---- */
+/* ---- the formulas of docs/time-ranks.md ---- */
 
 static int64_t levels_of(int64_t ranks) {
   int64_t levels = 0;

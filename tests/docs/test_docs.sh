@@ -60,8 +60,8 @@ fi
 # group PAGE: 0 to 3. Every group takes about as long as the others.
 group() {
   case "$1" in
-  schedules) echo 0 ;;
-  README | forward | sparse | data) echo 1 ;;
+  schedules | running-schedules) echo 0 ;;
+  README | forward | sparse | data | start-*) echo 1 ;;
   oracle | cells | python | library | methods | networks) echo 2 ;;
   *) echo 3 ;;
   esac

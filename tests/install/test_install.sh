@@ -20,6 +20,15 @@ check() { # check PROGRAM: it runs and says that scan and recurrence agree
   "$1" >"$work/output" || fail "$1 exited with $?: $(cat "$work/output")"
   grep -q '^largest difference from the sequential recurrence: .*(good)$' "$work/output" || fail "$1 printed: $(cat "$work/output")"
 }
+check_gru() { # check_gru PROGRAM: it runs, and both methods have learnt
+  "$1" >"$work/output" || fail "$1 exited with $?: $(cat "$work/output")"
+  [ "$(grep -cE '^(BP|the chunked scan): loss .*, accuracy 0\.9' "$work/output")" -eq 2 ] ||
+    fail "$1 printed: $(cat "$work/output")"
+}
+check_ranks() { # check_ranks PROGRAM: it runs, and says that the weights have the same bits
+  "$1" >"$work/output" || fail "$1 exited with $?: $(cat "$work/output")"
+  grep -q '^weights: the same bits (good)$' "$work/output" || fail "$1 printed: $(cat "$work/output")"
+}
 check_cell() { # check_cell PROGRAM: it runs, and every method's gradients and training are good
   "$1" >"$work/output" || fail "$1 exited with $?: $(cat "$work/output")"
   for method in bp linear blelloch 'blelloch 2' chunked 'chunked 3' scan; do
@@ -30,7 +39,7 @@ check_cell() { # check_cell PROGRAM: it runs, and every method's gradients and t
 for file in man/man1/bppsa.1 man/man1/bppsa-train.1 bash-completion/completions/bppsa zsh/site-functions/_bppsa; do
   [ -s "$prefix/share/$file" ] || fail "share/$file is not installed"
 done
-for file in LICENSE CITATION.cff examples/CMakeLists.txt examples/scan.c examples/cell.c; do
+for file in LICENSE CITATION.cff examples/CMakeLists.txt examples/scan.c examples/gru.c examples/ranks.c examples/cell.c; do
   [ -s "$prefix/share/doc/bppsa/$file" ] || fail "share/doc/bppsa/$file is not installed"
 done
 if find "$prefix/include" -name '*_internal.h' | grep .; then
@@ -72,6 +81,8 @@ cmake -S "$source/examples" -B "$work/cmake" "-DCMAKE_C_COMPILER=$cc" "-DCMAKE_P
   fail "$(cat "$work/cmake.log")"
 cmake --build "$work/cmake" >>"$work/cmake.log" 2>&1 || fail "$(cat "$work/cmake.log")"
 check "$work/cmake/scan"
+check_gru "$work/cmake/gru"
+check_ranks "$work/cmake/ranks"
 check_cell "$work/cmake/cell"
 
 pc=$(find "$prefix" -name bppsa.pc)
@@ -81,11 +92,22 @@ export PKG_CONFIG_PATH
 pkg-config --atleast-version=0.1 bppsa || fail "pkg-config gives version $(pkg-config --modversion bppsa)"
 LD_LIBRARY_PATH=$(pkg-config --variable=libdir bppsa)
 export LD_LIBRARY_PATH
-for example in scan cell; do
+for example in scan gru ranks cell; do
   # shellcheck disable=SC2046
   "$cc" -std=c17 -Wall -Wextra -Werror "$source/examples/$example.c" -o "$work/$example" $(pkg-config --cflags --libs bppsa) -lm
 done
 check "$work/scan"
+check_gru "$work/gru"
+check_ranks "$work/ranks"
+if command -v c++ >/dev/null; then # the same sources as C++
+  for example in scan gru ranks; do
+    # shellcheck disable=SC2046
+    c++ -x c++ -std=c++17 "$source/examples/$example.c" -o "$work/$example-cxx" $(pkg-config --cflags --libs bppsa) -lm
+  done
+  check "$work/scan-cxx"
+  check_gru "$work/gru-cxx"
+  check_ranks "$work/ranks-cxx"
+fi
 check_cell "$work/cell"
 
 # A factor that is wrong by its last multiplication must not pass.

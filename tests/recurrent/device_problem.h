@@ -138,6 +138,15 @@ static void check(const problem *p, const way *w, const char *what, const bppsa_
   bppsa_free(copy);
 }
 
+/* Draws the learned state from which samples begin anew, which is 0 at first. */
+static inline void draw_reset_state(bppsa_model *model) {
+  const bppsa_parameter *first = &model->parameters[0];
+  for (int64_t i = 0; strstr(first->name, ".reset_state") != NULL && i < bppsa_view_count(&first->value); ++i) {
+    bppsa_view_set(&first->value, i, .7 * sin((double)(3 * i + 1)));
+  }
+  assert_int_equal(bppsa_model_push(model), BPPSA_OK);
+}
+
 /* Gives both networks the device's weights, rounded to its type. */
 static void share_weights(problem *p, bppsa_model *model) {
   bppsa_named_view values[64];
@@ -180,6 +189,7 @@ static inline void check_way(problem *p, const way *w) {
   assert_int_equal(create(p, &c, device, &model), BPPSA_OK);
   assert_int_equal(create(p, &exact, host, &p->reference), BPPSA_OK);
   assert_int_equal(bppsa_recurrent_init(model, p->init, (uint64_t)c.seq_len), BPPSA_OK);
+  draw_reset_state(model);
   share_weights(p, model);
   assert_int_equal(bppsa_recurrent_states(model, 0, &got[0]), BPPSA_ERR_ARGUMENT); /* no pass yet */
   pass(p, p->reference, host, &expected_logits, expected_held);

@@ -107,13 +107,15 @@ static void check_shape(const shape *s, const bppsa_cell *cell, int64_t most_thr
   close_run(&one);
 }
 
-/* Sizes around a panel, batches around a block of rows. */
+/* Sizes around a panel, batches around a block of rows; the last three are too narrow for threads to share single steps. */
 static void test_shapes(void **state) {
   (void)state;
   static const shape shapes[] = {{5, 1, 129, 2, BPPSA_F32, false, false},   {3, 7, 129, 1, BPPSA_F64, true, false},
                                  {2, 200, 130, 1, BPPSA_F32, true, false},  {2, 97, 144, 1, BPPSA_F64, false, false},
                                  {4, 2, 257, 1, BPPSA_F32, true, true},     {3, 33, 257, 1, BPPSA_F64, false, false},
-                                 {300, 1, 129, 1, BPPSA_F32, false, false}, {2, 8, 513, 1, BPPSA_F32, false, false}};
+                                 {300, 1, 129, 1, BPPSA_F32, false, false}, {2, 8, 513, 1, BPPSA_F32, false, false},
+                                 {130, 2, 98, 2, BPPSA_F32, true, false},   {9, 40, 93, 1, BPPSA_F32, false, true},
+                                 {40, 3, 71, 1, BPPSA_F64, true, true}};
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; ++i) {
     for (int k = 0; k < CELLS; ++k) {
       check_shape(&shapes[i], cells[k], 3);

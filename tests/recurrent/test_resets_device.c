@@ -81,9 +81,10 @@ static void free_numbers(problem *p) {
 
 /* ---- beside the processor ---- */
 
-static void check_shape(int cell, int s, bppsa_dtype dtype, const way *w, double rate, uint64_t seed) {
+static void check_drawn(int cell, int s, bppsa_dtype dtype, const way *w, bool learned, double rate, uint64_t seed) {
   int64_t lengths[MOST];
   problem p = problem_of(cell, s, dtype);
+  p.config.reset_state = learned;
   make_lengths(p.config.seq_len, lengths);
   p.lengths = p.config.lengths ? lengths : NULL;
   make_numbers(&p, seed);
@@ -92,6 +93,14 @@ static void check_shape(int cell, int s, bppsa_dtype dtype, const way *w, double
   check_way(&p, w);
   bppsa_free(mask);
   free_numbers(&p);
+}
+
+static void check_shape(int cell, int s, bppsa_dtype dtype, const way *w, double rate, uint64_t seed) {
+  check_drawn(cell, s, dtype, w, false, rate, seed);
+}
+
+static void check_learned(int cell, int s, bppsa_dtype dtype, const way *w, double rate, uint64_t seed) {
+  check_drawn(cell, s, dtype, w, true, rate, seed);
 }
 
 static void test_ways(void **state) {
@@ -127,6 +136,7 @@ static bppsa_model *open_model(const problem *p) {
   bppsa_model *model = NULL;
   assert_int_equal(create(p, &p->config, device, &model), BPPSA_OK);
   assert_int_equal(bppsa_recurrent_init(model, BPPSA_INIT_ORTHOGONAL, 5), BPPSA_OK);
+  draw_reset_state(model);
   return model;
 }
 
@@ -276,6 +286,83 @@ static void test_segments(void **state) {
   }
 }
 
+/* ---- a learned state from which samples begin anew ---- */
+
+static void test_learned(void **state) {
+  (void)state;
+  for (int k = 0; k < CELLS * SHAPES * WAYS; ++k) {
+    const int cell = k % CELLS, s = k / CELLS % SHAPES, w = k / CELLS / SHAPES;
+    if (is_drawn(s == WIDEST ? 20 : 8)) {
+      check_learned(cell, s, k % 2 == 0 ? BPPSA_F64 : BPPSA_F32, &ways[w], rates[(cell + s + w) % RATES], (uint64_t)k);
+    }
+  }
+}
+
+/* One network for batches with and without resets and lengths, of several sizes, beside a fresh one for each: nothing of the
+ * gradients of an earlier batch is left in that of the state. */
+static void test_learned_sequences(void **state) {
+  (void)state;
+  for (int k = 0; k < CELLS * 2; ++k) {
+    problem p = problem_of(k % CELLS, 7, k % 2 == 0 ? BPPSA_F32 : BPPSA_F64);
+    use_way(&p, &ways[k % WAYS]);
+    p.config.reset_state = true;
+    bppsa_model *model = open_model(&p);
+    for (int step = 0; step < 5; ++step) {
+      int64_t lengths[MOST];
+      p.batch = 1 + (step * 5 + k) % p.config.batch;
+      make_lengths(p.config.seq_len, lengths);
+      make_numbers(&p, (uint64_t)(10 * k + step));
+      uint8_t *mask = draw_mask(&p, rates[step % RATES], (uint64_t)step);
+      p.resets = step % 3 == 1 ? NULL : mask;
+      p.lengths = step % 4 == 2 ? lengths : NULL;
+      bppsa_model *fresh = open_model(&p);
+      outcome found = compute(&p, model), expected = compute(&p, fresh);
+      assert_same(&found, &expected);
+      for (int64_t i = found.where[3], end = i + bppsa_view_count(&model->parameters[0].value); step % 3 == 1 && i < end; ++i) {
+        assert_true(found.numbers[i] == 0);
+      }
+      bppsa_free(found.numbers);
+      bppsa_free(expected.numbers);
+      bppsa_model_destroy(fresh);
+      bppsa_free(mask);
+      free_numbers(&p);
+    }
+    bppsa_model_destroy(model);
+  }
+}
+
+/* With a state of zeros a network has the bits of one that learns none. */
+static void test_learned_zeros(void **state) {
+  (void)state;
+  for (int k = 0; k < CELLS * WAYS; ++k) {
+    problem p = problem_of(k % CELLS, k % 2 == 0 ? 2 : 3, BPPSA_F32);
+    use_way(&p, &ways[k / CELLS]);
+    make_numbers(&p, (uint64_t)k);
+    uint8_t *mask = draw_mask(&p, .1, (uint64_t)k);
+    p.resets = mask;
+    bppsa_model *plain = open_model(&p);
+    p.config.reset_state = true;
+    bppsa_model *learned = open_model(&p);
+    const bppsa_view *value = &learned->parameters[0].value;
+    const int64_t count = bppsa_view_count(value);
+    for (int64_t i = 0; i < count; ++i) {
+      bppsa_view_set(value, i, 0);
+    }
+    assert_int_equal(bppsa_model_push(learned), BPPSA_OK);
+    outcome of = compute(&p, learned), without = compute(&p, plain);
+    assert_int_equal(of.where[4], without.where[4] + count);
+    assert_memory_equal(of.numbers, without.numbers, (size_t)of.where[3] * sizeof(double));
+    assert_memory_equal(of.numbers + of.where[3] + count, without.numbers + of.where[3],
+                        (size_t)(without.where[4] - of.where[3]) * sizeof(double));
+    bppsa_free(of.numbers);
+    bppsa_free(without.numbers);
+    bppsa_model_destroy(plain);
+    bppsa_model_destroy(learned);
+    bppsa_free(mask);
+    free_numbers(&p);
+  }
+}
+
 /* ---- NaN ---- */
 
 enum { CUT = 13 };
@@ -322,11 +409,40 @@ static void test_nan(void **state) {
       continue;
     }
     p.config.hidden = pairs ? 9 : p.config.hidden;
+    p.config.reset_state = k / CELLS % 2 == 1;
     make_numbers(&p, (uint64_t)k);
     const double bad = k / CELLS / WAYS / 2 == 0 ? (double)NAN : (double)INFINITY;
     check_side(&p, CUT, bad);
     check_side(&p, p.config.seq_len - 1 - k % 7, bad);
     check_side(&p, CUT - 1 - k % CUT, bad);
+    free_numbers(&p);
+  }
+}
+
+/* What the loss injects into the last state of an episode is none of the gradient of the state from which the next one begins. */
+static void test_injected_nan(void **state) {
+  (void)state;
+  for (int k = 0; k < CELLS * WAYS * 2; ++k) {
+    problem p = problem_of(k % CELLS, k / CELLS / WAYS == 0 ? 2 : 10, k % 2 == 0 ? BPPSA_F32 : BPPSA_F64);
+    use_way(&p, &ways[k / CELLS % WAYS]);
+    p.config.layers = 1;
+    p.config.reset_state = true;
+    make_numbers(&p, (uint64_t)k);
+    uint8_t *mask = bppsa_calloc(p.config.seq_len * p.batch, 1);
+    assert_non_null(mask);
+    memset(mask + CUT * p.batch, 1, (size_t)p.batch);
+    p.resets = mask;
+    bppsa_model *model = open_model(&p);
+    const int64_t count = bppsa_view_count(&model->parameters[0].value);
+    outcome clean = compute(&p, model);
+    p.seed[(CUT - 1) * p.batch * p.config.classes] = k % 3 == 0 ? (double)INFINITY : (double)NAN;
+    outcome found = compute(&p, model);
+    assert_memory_equal(found.numbers + found.where[3], clean.numbers + clean.where[3], (size_t)count * sizeof(double));
+    assert_true(!isfinite(found.numbers[found.where[4] - p.config.classes])); /* the head's bias */
+    bppsa_free(clean.numbers);
+    bppsa_free(found.numbers);
+    bppsa_model_destroy(model);
+    bppsa_free(mask);
     free_numbers(&p);
   }
 }
@@ -355,6 +471,7 @@ static void test_fallback(void **state) {
     check_side(&p, CUT - 1, (double)NAN);
     free_numbers(&p);
     check_shape(k, WIDEST, k == LSTM ? BPPSA_F64 : BPPSA_F32, &ways[0], .2, (uint64_t)k);
+    check_learned(k, WIDEST, k == LSTM ? BPPSA_F32 : BPPSA_F64, &ways[0], .2, (uint64_t)k);
   }
   set_most("SIMT_MOST_CLUSTER", NULL);
 }
@@ -549,10 +666,12 @@ int main(void) {
   device = test_device(2);
   host = cpu_device(2);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_ways),        cmocka_unit_test(test_dropout), cmocka_unit_test(test_bits),
-      cmocka_unit_test(test_segments),    cmocka_unit_test(test_nan),     cmocka_unit_test(test_joins),
-      cmocka_unit_test(test_fallback),    cmocka_unit_test(test_start),   cmocka_unit_test(test_sequences),
-      cmocka_unit_test(test_certificate), cmocka_unit_test(test_replay),  cmocka_unit_test(test_refused)};
+      cmocka_unit_test(test_ways),          cmocka_unit_test(test_dropout),      cmocka_unit_test(test_bits),
+      cmocka_unit_test(test_segments),      cmocka_unit_test(test_nan),          cmocka_unit_test(test_joins),
+      cmocka_unit_test(test_fallback),      cmocka_unit_test(test_learned),      cmocka_unit_test(test_learned_sequences),
+      cmocka_unit_test(test_learned_zeros), cmocka_unit_test(test_injected_nan), cmocka_unit_test(test_start),
+      cmocka_unit_test(test_sequences),     cmocka_unit_test(test_certificate),  cmocka_unit_test(test_replay),
+      cmocka_unit_test(test_refused)};
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   bppsa_device_destroy(device);
   bppsa_device_destroy(host);

@@ -66,7 +66,7 @@ static pair open_pair(const problem *p, double scale) {
       bppsa_view_set(w, j, scale * bppsa_view_get(w, j));
     }
   }
-  assert_int_equal(bppsa_model_push(n.model), BPPSA_OK);
+  draw_reset_state(n.model);
   share_weights(&n.p, n.model);
   return n;
 }
@@ -105,7 +105,7 @@ static void check_parameters(const pair *n) {
   }
 }
 
-/* A pass of both networks with a mask, or NULL; the results are compared. */
+/* A pass of both networks with a mask, or NULL; the results are compared, the gradient of a learned reset state too. */
 static done pass_both(pair *n, const uint8_t *mask) {
   static const way speculative = {.backward = BPPSA_BACKWARD_SPECULATIVE};
   bppsa_view logits, expected_logits, held[3], expected_held[3], got[2], expected[2];
@@ -199,6 +199,7 @@ static void check_random(uint64_t seed, const int64_t *widths, int64_t count_of_
   dice d = {.seed = seed};
   problem p = draw_problem(&d, widths, count_of_widths, most_steps);
   p.config.method.backward = bp ? BPPSA_BACKWARD_BP : p.config.method.backward;
+  p.config.reset_state = seed % 3 != 0;
   int64_t lengths[MOST];
   for (int64_t b = 0; b < p.batch; ++b) {
     lengths[b] = roll(&d, 1, p.config.seq_len);
@@ -481,6 +482,7 @@ static void test_sequence(void **state) {
   (void)state;
   for (int k = 0; k < CELLS; ++k) {
     problem p = problem_of(k, BPPSA_F32, 40, 2, 6);
+    p.config.reset_state = k != GRU;
     dice d = {.seed = (uint64_t)k + 3};
     p.config.loss_all = p.config.input_gradients = true;
     speculate(&p, 8, 1);

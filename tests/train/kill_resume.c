@@ -57,6 +57,8 @@ static const struct {
     /* batches that continue the ones before, the last one of an epoch smaller; likewise of rows of two samples */
     {"lstm --iterations 45 --layers 2 --stateful --validation 0.25", "--checkpoint-every 2", NULL},
     {"gru --iterations 40 --stateful --pack 60 --validation 0.25", "--checkpoint-every 3", NULL},
+    /* gradients that go back through three of them */
+    {"gru --iterations 45 --stateful --bptt 3 --validation 0.25", "--checkpoint-every 2", NULL},
 };
 
 enum { MODES = sizeof modes / sizeof modes[0] };

@@ -85,6 +85,9 @@ struct bppsa_dataset {
   /* Its samples are pieces of streams: sample i of a batch continues sample i of the batch before it. A pass then begins with the
    * states in which the pass before has ended, a constant for its gradient; the first one of an epoch with 0 */
   bool streams;
+  /* Of streams: a training pass has the steps of up to so many batches, the latest ones, and its gradient goes back through them
+   * (train/trainer.h). Samples are sequences that are no rows of others. 0 or 1: the latest batch alone */
+  int64_t windows;
   const bppsa_packing *packing; /* its samples are rows that hold others, a member of the set; NULL: they are not */
   uint64_t identity; /* sets of one kind and shape with the same identity hold the same values: a seed, or a checksum */
 };

@@ -1,5 +1,5 @@
-/* `bench ranks`: its document, with the messages that docs/ranks.md counts, its table, wrong requests, out of memory; and the model
- * that it prints beside the times. No time is asserted. */
+/* `bench ranks`: its document, with the messages that docs/time-ranks.md counts, its table, wrong requests, out of memory; and the
+ * model that it prints beside the times. No time is asserted. */
 #include "tests/cli/memory_walk.h"
 
 #include <math.h>
@@ -154,7 +154,7 @@ static double time_of(const bppsa_ranks_costs *costs, const char *method, int64_
 }
 
 /* Where only messages take time, a pass takes as many as follow each other: two a level in the sum of weights, p - 1 in the forward
- * pass, and those of docs/ranks.md in the backward pass. */
+ * pass, and those of docs/time-ranks.md in the backward pass. */
 static void test_model_counts_messages(void **state) {
   (void)state;
   const bppsa_ranks_costs costs = {

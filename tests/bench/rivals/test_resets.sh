@@ -1,7 +1,7 @@
 #!/bin/sh
 # test_resets.sh SOURCE PACKAGE SCRATCH: bench/rivals/resets.py with few steps. Every method that the first python3 with PyTorch can
-# run agrees with the loop in float64; JAX, where it is missing, has rows that say so; a wrong point is refused. Exits 77 where no
-# python3 has PyTorch.
+# run agrees with the loop in float64; JAX and torchrl, where they are missing, have rows that say so; a wrong point is refused.
+# Exits 77 where no python3 has PyTorch.
 set -eu
 source=$1
 package=$2
@@ -35,11 +35,11 @@ for name in os.listdir(sys.argv[1]):
     with open(os.path.join(sys.argv[1], name), encoding="utf-8") as file:
         document = json.load(file)
     rows = {row["method"]: row for row in document["rows"]}
-    assert len(rows) == 11 and document["segments"] >= document["batch"], rows
+    assert len(rows) == 13 and document["segments"] >= document["batch"], rows
     for method, row in rows.items():
         if "skipped" in row:
-            assert method.startswith("jax") or method == "torch_scan", row
-            assert row["skipped"].startswith(("JAX is not installed", "needs PyTorch >= 2.15")), row
+            assert method.startswith(("jax", "torchrl")), row
+            assert row["skipped"].startswith(("JAX is not installed", "needs torchrl", "torchrl refuses")), row
         else:
             assert row["ok"] and 0 < row["residual"] < 30 and 0 < row["min_s"] <= row["median_s"] <= row["max_s"], row
 PYTHON

@@ -137,10 +137,11 @@ static void check_product(const product *p, bppsa_dtype dtype) {
 
 static void check_products(void) {
   /* columns around a panel's width, depths around its length, rows around a block; large enough for copies (matmul.c) */
-  static const product edges[] = {{1, 1, 1, 0, NONE, false, false},      {7, 31, 128, 1, ADD, true, true},
-                                  {96, 33, 129, 0, BIAS, false, true},   {97, 17, 257, 3, ADD, false, false},
-                                  {193, 129, 300, 2, ADD, true, true},   {64, 128, 256, 0, NONE, true, false},
-                                  {100, 515, 70, 5, BIAS, false, false}, {65, 64, 513, 0, ADD, true, true}};
+  static const product edges[] = {
+      {1, 1, 1, 0, NONE, false, false},      {7, 31, 128, 1, ADD, true, true},    {96, 33, 129, 0, BIAS, false, true},
+      {97, 17, 257, 3, ADD, false, false},   {193, 129, 300, 2, ADD, true, true}, {64, 128, 256, 0, NONE, true, false},
+      {100, 515, 70, 5, BIAS, false, false}, {65, 64, 513, 0, ADD, true, true},   {2, 119, 260, 1, ADD, false, true},
+      {3, 201, 129, 0, BIAS, false, false},  {300, 70, 300, 1, ADD, false, false}};
   dice d = {.seed = 11};
   for (size_t i = 0; i < sizeof edges / sizeof *edges; ++i) {
     check_product(&edges[i], BPPSA_F32);

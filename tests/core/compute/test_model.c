@@ -115,6 +115,14 @@ static void lengths_refused(void **state) {
                BPPSA_ERR_UNSUPPORTED, "test: takes no lengths of samples, expected a recurrent network that is not cut");
 }
 
+static void backward_checks(void **state) {
+  (void)state;
+  bppsa_model model = make_model();
+  const bppsa_view seed = bppsa_view_make(weight, BPPSA_F64, 1, (const int64_t[]){6});
+  assert_error(bppsa_model_backward(NULL, &seed), BPPSA_ERR_ARGUMENT, "model != NULL");
+  assert_error(bppsa_model_backward(&model, NULL), BPPSA_ERR_ARGUMENT, "seed != NULL");
+}
+
 static void destruction(void **state) {
   (void)state;
   bppsa_model model = make_model();
@@ -126,8 +134,12 @@ static void destruction(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(set),         cmocka_unit_test(set_refused),
-                                     cmocka_unit_test(beyond_f32),  cmocka_unit_test(nonfinite),
-                                     cmocka_unit_test(destruction), cmocka_unit_test(lengths_refused)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(set),
+                                     cmocka_unit_test(set_refused),
+                                     cmocka_unit_test(beyond_f32),
+                                     cmocka_unit_test(nonfinite),
+                                     cmocka_unit_test(backward_checks),
+                                     cmocka_unit_test(destruction),
+                                     cmocka_unit_test(lengths_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* The scan over ranks with operands in GPU memory, of GPUs that ranks share or have one each, over threads and, where the program
- * has it, over NCCL: gradients against the float64 recurrence, messages and bytes against docs/ranks.md, useless products and long
- * ones. The device is BPPSA_TEST_DEVICE; on a processor the same cases run there. */
+ * has it, over NCCL: gradients against the float64 recurrence, messages and bytes against docs/time-ranks.md, useless products and
+ * long ones. The device is BPPSA_TEST_DEVICE; on a processor the same cases run there. */
 #include "tests/distributed/hard_chains.h"
 #include "tests/distributed/sparse_ranks.h"
 #include "tests/scan/csr_chain.h"

@@ -1,5 +1,5 @@
 /* The scan over ranks, on ranks that are threads: gradients against the float64 recurrence, messages and bytes against the formulas
- * of docs/ranks.md, useless products, bad requests, memory that runs out. */
+ * of docs/time-ranks.md, useless products, bad requests, memory that runs out. */
 #include "core/base/clock.h"
 #include "schedule/schedule.h"
 #include "tests/distributed/hard_chains.h"

@@ -1,5 +1,5 @@
 /* Recurrent networks cut along time, on ranks that are threads: loss and gradients against the textbook's, messages and bytes
- * against the formulas of docs/ranks.md, wrong requests, no memory. */
+ * against the formulas of docs/time-ranks.md, wrong requests, no memory. */
 #include "tests/distributed/split_problem.h"
 #include "tests/support/cell_sensitivity.h"
 #include "tests/support/length.h"

@@ -1,0 +1,379 @@
+/* Stateless passes of one layer. A pass makes a network of its own on the calling thread's stack: a copy of the layer's, whose
+ * arrays lie in the caller's scratch and whose states and parameters are the caller's. The backend then computes it like any
+ * other. Nothing that a pass writes is seen by another one: pauses and warm-ups begin anew each time. */
+#include "recurrent/layer.h"
+
+#include <string.h>
+
+#include "core/base/alloc.h"
+#include "core/compute/memory.h"
+#include "recurrent/layer_internal.h"
+
+static int64_t size_of(const recurrent_network *n) {
+  return (int64_t)bppsa_dtype_size(n->config.dtype);
+}
+
+/* The bytes of b rows [H], or of one of them. */
+static int64_t half_bytes(const recurrent_network *n) {
+  return n->config.batch * n->config.hidden * size_of(n);
+}
+
+static int64_t row_bytes(const recurrent_network *n) {
+  return n->config.hidden * size_of(n);
+}
+
+/* ---- a pass's network ---- */
+
+/* Makes the network of a pass without arrays. serves: RECURRENT_FORWARD or RECURRENT_BACKWARD. */
+static void copy_network(const recurrent_network *from, unsigned serves, layer_pass *pass) {
+  pass->n = *from;
+  pass->layer = from->layers[0];
+  memcpy(pass->parameters, from->base.parameters, (size_t)from->base.parameter_count * sizeof *pass->parameters);
+  pass->n.layers = &pass->layer;
+  pass->n.base.parameters = pass->parameters;
+  pass->n.columns = pass->columns;
+  if (from->zeros != NULL) {
+    memcpy(pass->zeros, from->zeros, sizeof pass->zeros);
+    pass->n.zeros = pass->zeros;
+  }
+  pass->n.serves = serves;
+  pass->n.batch = from->config.batch;
+  pass->first = pass->zero = pass->unwanted = pass->unwanted_bias = NULL;
+}
+
+static int64_t largest_parameter(const layer_pass *pass) {
+  size_t most = 0;
+  for (int64_t i = 0; i < pass->n.base.parameter_count; ++i) {
+    const size_t bytes = bppsa_view_bytes(&pass->parameters[i].gradient);
+    most = bytes > most ? bytes : most;
+  }
+  return (int64_t)most;
+}
+
+/* Visits the pass's arrays in scratch. */
+static bppsa_status visit_arrays(layer_pass *pass, bool scans, bppsa_recurrent_visit visit, int64_t *bytes) {
+  recurrent_network *n = &pass->n;
+  const bool forward = bppsa_recurrent_serves(n, RECURRENT_FORWARD);
+  BPPSA_TRY(n->backend->visit(n, scans, visit, bytes));
+  if (n->config.lengths) { /* packed states; the tape has all steps of all samples, in the caller's order */
+    BPPSA_TRY(bppsa_recurrent_visit_tape(n, 0, visit, bytes));
+  }
+  if (forward && n->cell->pair) {
+    BPPSA_TRY(visit(&pass->first, 2 * half_bytes(n), bytes));
+  }
+  BPPSA_TRY(visit(&pass->zero, n->cell->gates * row_bytes(n), bytes));
+  if (bppsa_recurrent_serves(n, RECURRENT_BACKWARD)) {
+    BPPSA_TRY(visit(&pass->unwanted, largest_parameter(pass), bytes));
+    BPPSA_TRY(visit(&pass->unwanted_bias, n->cell->gates * row_bytes(n), bytes));
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_layer_measure(const bppsa_layer *layer, unsigned serves, int64_t *bytes) {
+  layer_pass pass;
+  copy_network(layer->network, serves, &pass);
+  *bytes = BPPSA_ALIGNMENT; /* behind the last array, because kernels may read a cache line beyond the end */
+  return visit_arrays(&pass, layer->scans, bppsa_recurrent_measure_array, bytes);
+}
+
+/* ---- creation ---- */
+
+static bppsa_status check_config(const bppsa_recurrent_config *c, const bppsa_device *device) {
+  const struct {
+    const char *name;
+    bool set;
+  } unexpected[] = {{"bidirectional", c->bidirectional},
+                    {"dropout", c->dropout != 0},
+                    {"part", c->part.seq_len != 0},
+                    {"memory_limit", c->memory_limit != 0},
+                    {"optimizer_slots", c->optimizer_slots != 0},
+                    {"factory", c->factory.create != NULL},
+                    {"ends", c->ends.before != NULL || c->ends.after != NULL}};
+  for (size_t i = 0; i < sizeof unexpected / sizeof *unexpected; ++i) {
+    if (unexpected[i].set) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "layer: %s is set, expected 0, because stateless passes have none",
+                        unexpected[i].name);
+    }
+  }
+  return bppsa_device_get_kind(device) == BPPSA_CPU
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "layer: stateless passes on a GPU, expected a CPU");
+}
+
+static bppsa_status make(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
+                         bppsa_layer *layer) {
+  bppsa_recurrent_config c = *config;
+  c.layers = c.classes = 1;
+  c.no_head = c.loss_all = c.tape = true;
+  BPPSA_TRY(bppsa_recurrent_make(&c, cell, device, false, &layer->network));
+  const recurrent_network *n = layer->network;
+  BPPSA_TRY(n->backend->check_cell(n));
+  layer->scans = bppsa_recurrent_scans(n);
+  layer->sizes.states = (n->config.seq_len + 1) * half_bytes(n);
+  layer->sizes.saved = n->cell->saved * n->config.seq_len * half_bytes(n);
+  BPPSA_TRY(bppsa_layer_measure(layer, RECURRENT_FORWARD, &layer->sizes.forward));
+  return bppsa_layer_measure(layer, RECURRENT_BACKWARD, &layer->sizes.backward);
+}
+
+bppsa_status bppsa_layer_create(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
+                                bppsa_layer **layer) {
+  BPPSA_REQUIRE(config != NULL && cell != NULL && device != NULL && layer != NULL);
+  BPPSA_TRY(check_config(config, device));
+  bppsa_layer *made = bppsa_calloc(1, sizeof *made);
+  if (made == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  const bppsa_status status = make(config, cell, device, made);
+  if (status != BPPSA_OK) {
+    bppsa_layer_destroy(made);
+    return status;
+  }
+  *layer = made;
+  return BPPSA_OK;
+}
+
+void bppsa_layer_destroy(bppsa_layer *layer) {
+  if (layer != NULL && layer->network != NULL) {
+    bppsa_recurrent_destroy(&layer->network->base);
+  }
+  bppsa_free(layer);
+}
+
+void bppsa_layer_bytes(const bppsa_layer *layer, bppsa_layer_sizes *sizes) {
+  *sizes = layer->sizes;
+}
+
+/* ---- a pass begins and ends ---- */
+
+/* Checks what a pass is given. Arrays that the configuration needs must not be NULL, and those that it does not know must be. */
+bppsa_status bppsa_layer_check_pass(const bppsa_layer *layer, const bppsa_device *device, const bppsa_layer_inputs *in,
+                                    const bppsa_layer_tape *tape, const void *scratch) {
+  const recurrent_network *n = layer->network;
+  const bppsa_recurrent_config *c = &n->config;
+  const bool pair = n->cell->pair;
+  const struct {
+    const char *name;
+    bool needed, known;
+    const void *data;
+  } arrays[] = {{"x", true, true, in->x},
+                {"c0", false, pair, in->c0},
+                {"w_ih", true, true, in->w_ih},
+                {"w_hh", true, true, in->w_hh},
+                {"b_ih", false, !c->no_bias, in->b_ih},
+                {"b_hh", false, !c->no_bias, in->b_hh},
+                {"reset_state", c->reset_state, c->reset_state, in->reset_state},
+                {"tape h", true, true, tape->h},
+                {"tape c", pair, pair, tape->c},
+                {"tape saved", layer->sizes.saved > 0, true, tape->saved},
+                {"scratch", true, true, scratch}};
+  for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) {
+    if (arrays[i].data == NULL ? arrays[i].needed : !arrays[i].known) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s layer: %s %s", n->cell->name, arrays[i].name,
+                        arrays[i].needed ? "is NULL, expected an array" : "is an array, expected NULL: the layer has none");
+    }
+  }
+  if ((uintptr_t)scratch % BPPSA_ALIGNMENT != 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s layer: scratch at %p, expected a multiple of %d", n->cell->name, scratch,
+                      BPPSA_ALIGNMENT);
+  }
+  const bool gpu = n->base.device != NULL;
+  return (bppsa_device_get_kind(device) == BPPSA_CUDA) == gpu
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s layer: a pass on device %s, expected %s, for which the layer was made",
+                          n->cell->name, bppsa_device_get_name(device), gpu ? "a GPU" : "a CPU");
+}
+
+static bppsa_status take_spans(recurrent_network *n, const bppsa_layer_inputs *in) {
+  const bppsa_view resets =
+      bppsa_view_make((void *)(uintptr_t)in->resets, BPPSA_U8, 2, (int64_t[]){n->config.seq_len, n->config.batch});
+  const bppsa_view *given = in->resets != NULL ? &resets : NULL;
+  BPPSA_TRY(bppsa_resets_check(n, n->batch, given));
+  BPPSA_TRY(bppsa_ragged_take(n, n->batch, in->lengths));
+  bppsa_resets_take(n, n->batch, given);
+  return BPPSA_OK;
+}
+
+/* Gives the parameters their values, and in a backward pass the places of their gradients. */
+static bppsa_status take_parameters(layer_pass *pass, const bppsa_layer_inputs *in, const bppsa_layer_gradients *to) {
+  recurrent_network *n = &pass->n;
+  const void *const values[] = {in->w_ih, in->w_hh, in->b_ih, in->b_hh};
+  void *const gradients[] = {to != NULL ? to->w_ih : NULL, to != NULL ? to->w_hh : NULL, to != NULL ? to->b_ih : NULL,
+                             to != NULL ? to->b_hh : NULL};
+  for (int i = 0; i < MOST_PARAMETERS; ++i) {
+    bppsa_parameter *p = (bppsa_parameter *)bppsa_recurrent_parameter(n, 0, i);
+    p->value.data = values[i] != NULL ? (void *)(uintptr_t)values[i] : pass->zero;
+    p->gradient.data = gradients[i] != NULL ? gradients[i] : i == B_IH ? pass->unwanted_bias : pass->unwanted;
+  }
+  if (n->config.reset_state) {
+    pass->parameters[0].value.data = (void *)(uintptr_t)in->reset_state;
+    pass->parameters[0].gradient.data = to != NULL && to->reset_state != NULL ? to->reset_state : pass->unwanted;
+  }
+  return bppsa_memory_queue_clear(n->base.device, pass->zero, n->cell->gates * row_bytes(n));
+}
+
+/* Makes the pass's network, with its arrays in scratch. to: of a backward pass, otherwise NULL. */
+bppsa_status bppsa_layer_begin(const bppsa_layer *layer, unsigned serves, const bppsa_layer_inputs *in,
+                               const bppsa_layer_tape *tape, const bppsa_layer_gradients *to, void *scratch, layer_pass *pass,
+                               int64_t *end) {
+  recurrent_network *n = &pass->n;
+  int64_t address = (int64_t)(intptr_t)scratch;
+  copy_network(layer->network, serves, pass);
+  BPPSA_TRY(visit_arrays(pass, layer->scans, bppsa_recurrent_place_array, &address));
+  *end = address;
+  BPPSA_TRY(take_parameters(pass, in, to));
+  BPPSA_TRY(take_spans(n, in));
+  n->x = in->x;
+  if (!bppsa_ragged_packed(n)) {
+    pass->layer.h = tape->h;
+    pass->layer.c = tape->c;
+    pass->layer.saved = tape->saved;
+  }
+  return BPPSA_OK;
+}
+
+/* Copies packed states to the tape, or back. */
+void bppsa_layer_move_tape(const layer_pass *pass, const bppsa_layer_tape *tape, bool back) {
+  const recurrent_network *n = &pass->n;
+  const int64_t hidden = n->config.hidden, saved = n->cell->saved * hidden;
+  if (!bppsa_ragged_packed(n)) {
+    return;
+  }
+  bppsa_ragged_move_states(n, tape->h, hidden, pass->layer.h, back);
+  if (n->cell->pair) {
+    bppsa_ragged_move_states(n, tape->c, hidden, pass->layer.c, back);
+  }
+  if (saved > 0 && back) {
+    bppsa_ragged_unpack(n, pass->layer.saved, saved, tape->saved);
+  } else if (saved > 0) {
+    bppsa_ragged_pack(n, tape->saved, saved, pass->layer.saved);
+  }
+}
+
+/* Copies a half [B][H] of states [B][2H], h or c, or of other rows that begin `apart` bytes apart. */
+static bppsa_status copy_half(const recurrent_network *n, void *to, int64_t to_apart, const void *from, int64_t from_apart) {
+  return bppsa_memory_queue_copy(n->base.device, to, to_apart, from, from_apart, row_bytes(n), n->batch);
+}
+
+/* ---- forward ---- */
+
+/* *h0: the initial states [B][S], or NULL. */
+static bppsa_status join_first(const layer_pass *pass, const bppsa_layer_inputs *in, const void **h0) {
+  const recurrent_network *n = &pass->n;
+  const int64_t row = row_bytes(n);
+  const void *const halves[] = {in->h0, in->c0};
+  *h0 = in->h0;
+  if (!n->cell->pair || (in->h0 == NULL && in->c0 == NULL)) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(in->h0 == NULL || in->c0 == NULL ? bppsa_memory_queue_clear(n->base.device, pass->first, 2 * half_bytes(n))
+                                             : BPPSA_OK);
+  for (int i = 0; i < 2; ++i) {
+    BPPSA_TRY(halves[i] != NULL ? copy_half(n, (char *)pass->first + i * row, 2 * row, halves[i], row) : BPPSA_OK);
+  }
+  *h0 = pass->first;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_layer_forward(const bppsa_layer *layer, const bppsa_device *device, const bppsa_layer_inputs *inputs,
+                                 const bppsa_layer_tape *tape, void *scratch) {
+  BPPSA_REQUIRE(layer != NULL && device != NULL && inputs != NULL && tape != NULL);
+  layer_pass pass;
+  int64_t end;
+  const void *h0;
+  BPPSA_TRY(bppsa_layer_check_pass(layer, device, inputs, tape, scratch));
+  BPPSA_TRY(bppsa_layer_begin(layer, RECURRENT_FORWARD, inputs, tape, NULL, scratch, &pass, &end));
+  BPPSA_TRY(join_first(&pass, inputs, &h0));
+  BPPSA_TRY(pass.n.backend->forward(&pass.n, h0));
+  bppsa_layer_move_tape(&pass, tape, true);
+  return BPPSA_OK;
+}
+
+/* ---- backward ---- */
+
+bppsa_status bppsa_layer_check_gradients(const bppsa_layer *layer, const bppsa_layer_seed *seed,
+                                         const bppsa_layer_gradients *to) {
+  const recurrent_network *n = layer->network;
+  const bppsa_recurrent_config *c = &n->config;
+  const bool pair = n->cell->pair, inputs = c->input_gradients;
+  const struct {
+    const char *name, *why;
+    bool known;
+    const void *data;
+  } arrays[] = {{"seed c", "the state is no pair", pair, seed->c},
+                {"seed c_last", "the state is no pair", pair, seed->c_last},
+                {"gradient of x", "the layer has no input_gradients", inputs, to->x},
+                {"gradient of h0", "the layer has no input_gradients", inputs, to->h0},
+                {"gradient of c0", pair ? "the layer has no input_gradients" : "the state is no pair", pair && inputs, to->c0},
+                {"gradient of b_ih", "the layer has no biases", !c->no_bias, to->b_ih},
+                {"gradient of b_hh", "the layer has no biases", !c->no_bias, to->b_hh},
+                {"gradient of reset_state", "the layer has none", c->reset_state, to->reset_state}};
+  for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) {
+    if (arrays[i].data != NULL && !arrays[i].known) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s layer: %s is an array, expected NULL: %s", n->cell->name, arrays[i].name,
+                        arrays[i].why);
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* Adds rows [B][H] to a half of the gradients of the samples' last states. */
+static bppsa_status add_ends(const recurrent_network *n, int half, const void *rows) {
+  const int64_t hidden = n->config.hidden, size = bppsa_recurrent_state_size(n), first = n->batch * size + half * hidden;
+  if (rows == NULL) {
+    return BPPSA_OK;
+  }
+  if (n->gpu == NULL) {
+    bppsa_ragged_add_ends(n, rows, hidden, size, hidden, bppsa_recurrent_offset(n, n->g, first));
+    return BPPSA_OK;
+  }
+  const recurrent_rows all = {.from = rows,
+                              .to = bppsa_recurrent_offset(n, n->g, n->config.seq_len * n->batch * size + half * hidden),
+                              .rows = n->batch,
+                              .from_row = hidden,
+                              .to_row = size,
+                              .width = hidden,
+                              .added = true};
+  return n->backend->move(n, &all);
+}
+
+/* Writes the gradients of the states to n->g. */
+bppsa_status bppsa_layer_seed_pass(recurrent_network *n, const bppsa_layer_seed *seed) {
+  n->seed = seed->h;
+  n->seeds_states = true;
+  if (seed->h != NULL) {
+    BPPSA_TRY(n->backend->seed_layers(n, seed->h));
+  } else {
+    BPPSA_TRY(bppsa_memory_queue_clear(n->base.device, n->g,
+                                       (n->config.seq_len + 1) * n->batch * bppsa_recurrent_state_size(n) * size_of(n)));
+  }
+  n->of_cells = seed->c;
+  n->of_all_cells = true;
+  BPPSA_TRY(seed->c != NULL ? bppsa_recurrent_put_cells(n) : BPPSA_OK);
+  BPPSA_TRY(add_ends(n, 0, seed->h_last));
+  return add_ends(n, 1, seed->c_last);
+}
+
+static bppsa_status compute_gradients(recurrent_network *n, const bppsa_layer_seed *seed, const bppsa_layer_gradients *to) {
+  const int64_t row = row_bytes(n), state = bppsa_recurrent_state_size(n) * size_of(n);
+  n->dx = to->x;
+  BPPSA_TRY(bppsa_layer_seed_pass(n, seed));
+  BPPSA_TRY(bppsa_recurrent_go_back(n));
+  BPPSA_TRY(to->h0 != NULL ? copy_half(n, to->h0, row, n->dh0, state) : BPPSA_OK);
+  return to->c0 != NULL ? copy_half(n, to->c0, row, (char *)n->dh0 + row, state) : BPPSA_OK;
+}
+
+bppsa_status bppsa_layer_backward(const bppsa_layer *layer, const bppsa_device *device, const bppsa_layer_inputs *inputs,
+                                  const bppsa_layer_tape *tape, const bppsa_layer_seed *seed,
+                                  const bppsa_layer_gradients *gradients, void *scratch) {
+  BPPSA_REQUIRE(layer != NULL && device != NULL && inputs != NULL && tape != NULL && seed != NULL && gradients != NULL);
+  layer_pass pass;
+  int64_t end;
+  BPPSA_TRY(bppsa_layer_check_pass(layer, device, inputs, tape, scratch));
+  BPPSA_TRY(bppsa_layer_check_gradients(layer, seed, gradients));
+  BPPSA_TRY(bppsa_layer_begin(layer, RECURRENT_BACKWARD, inputs, tape, gradients, scratch, &pass, &end));
+  bppsa_layer_move_tape(&pass, tape, false);
+  bppsa_status status = bppsa_recurrent_make_scan(&pass.n, 0, device);
+  status = status == BPPSA_OK ? compute_gradients(&pass.n, seed, gradients) : status;
+  bppsa_scan_executor_destroy(pass.layer.scan);
+  return status;
+}

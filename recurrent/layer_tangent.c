@@ -1,0 +1,180 @@
+/* Derivatives of stateless passes along a direction: checks, and what comes and goes. recurrent/tangent_cpu.c computes them. */
+#include <string.h>
+
+#include "recurrent/layer_internal.h"
+#include "recurrent/tangent_cpu.h"
+
+static bool is_known(const void *array, bool known) {
+  return array == NULL || known;
+}
+
+/* A layer's cell may lack the functions, and a GPU does. */
+static bppsa_status check_support(const bppsa_layer *layer, const bppsa_device *device) {
+  const recurrent_network *n = layer->network;
+  const int wide = n->config.dtype == BPPSA_F64;
+  if (n->base.device != NULL || bppsa_device_get_kind(device) != BPPSA_CPU) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s layer: derivatives along a direction on a GPU, expected a CPU", n->cell->name);
+  }
+  if (n->cell->tangent[wide] == NULL || n->cell->tangent_backward[wide] == NULL || n->cell->backward[wide] == NULL) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
+                      "%s layer: the cell has no derivatives along a direction in %s, expected entries 'tangent' and "
+                      "'tangent_backward' in its table",
+                      n->cell->name, bppsa_dtype_name(n->config.dtype));
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status check_tangents(const bppsa_layer *layer, const bppsa_layer_tangents *t, const void *h, const void *c) {
+  const recurrent_network *n = layer->network;
+  const bool pair = n->cell->pair, bias = !n->config.no_bias;
+  const struct {
+    const char *name, *why;
+    bool right;
+  } arrays[] = {{"tangent of c0", "the state is no pair", is_known(t->c0, pair)},
+                {"tangent of b_ih", "the layer has no biases", is_known(t->b_ih, bias)},
+                {"tangent of b_hh", "the layer has no biases", is_known(t->b_hh, bias)},
+                {"tangent of reset_state", "the layer has none", is_known(t->reset_state, n->config.reset_state)},
+                {"c", "the state is no pair", is_known(c, pair)}};
+  for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) {
+    if (!arrays[i].right) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s layer: %s is an array, expected NULL: %s", n->cell->name, arrays[i].name,
+                        arrays[i].why);
+    }
+  }
+  return h != NULL && (!pair || c != NULL)
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s layer: %s is NULL, expected an array of tangents [T+1][B][H]", n->cell->name,
+                          h == NULL ? "h" : "c");
+}
+
+static bppsa_status measure(const bppsa_layer *layer, bool second, int64_t *bytes) {
+  tangent_arrays arrays = {0};
+  const unsigned serves = RECURRENT_FORWARD | (second ? RECURRENT_BACKWARD : 0);
+  recurrent_network n = *layer->network;
+  n.batch = n.config.batch;
+  BPPSA_TRY(bppsa_layer_measure(layer, serves, bytes));
+  return bppsa_tangent_visit(&n, second, &arrays, bppsa_recurrent_measure_array, bytes);
+}
+
+bppsa_status bppsa_layer_tangent_bytes(const bppsa_layer *layer, int64_t *tangent, int64_t *backward) {
+  BPPSA_REQUIRE(layer != NULL && tangent != NULL && backward != NULL);
+  int64_t bytes[2];
+  BPPSA_TRY(measure(layer, false, &bytes[0]));
+  BPPSA_TRY(measure(layer, true, &bytes[1]));
+  *tangent = bytes[0];
+  *backward = bytes[1];
+  return BPPSA_OK;
+}
+
+/* Makes the pass's network and arrays in scratch; the tape, and the direction where it is packed, are in their places. */
+static bppsa_status begin(const bppsa_layer *layer, const bppsa_layer_inputs *in, const bppsa_layer_tape *tape,
+                          const bppsa_layer_tangents *tangents, const bppsa_layer_gradients *to, void *scratch, layer_pass *pass,
+                          tangent_arrays *a) {
+  recurrent_network *n = &pass->n;
+  const unsigned serves = RECURRENT_FORWARD | (to != NULL ? RECURRENT_BACKWARD : 0);
+  int64_t end;
+  *a = (tangent_arrays){.along = *tangents};
+  BPPSA_TRY(bppsa_layer_begin(layer, serves, in, tape, to, scratch, pass, &end));
+  BPPSA_TRY(bppsa_tangent_visit(n, to != NULL, a, bppsa_recurrent_place_array, &end));
+  bppsa_layer_move_tape(pass, tape, false);
+  if (n->ragged.active) {
+    bppsa_ragged_pack(n, n->x, n->config.input, n->ragged.x);
+  }
+  if (n->ragged.active && tangents->x != NULL) {
+    bppsa_ragged_pack(n, tangents->x, n->config.input, a->packed_x);
+    a->along.x = a->packed_x;
+  }
+  return BPPSA_OK;
+}
+
+/* The tangents of the states in front of the first step. */
+static void begin_states(const recurrent_network *n, const tangent_arrays *a) {
+  const int64_t hidden = n->config.hidden;
+  const void *const given[] = {a->along.h0, a->along.c0};
+  void *const to[] = {a->h, a->c};
+  for (int64_t half = 0; half < (n->cell->pair ? 2 : 1); ++half) {
+    for (int64_t place = 0; place < n->batch; ++place) {
+      const void *from = bppsa_resets_at(n, 0, 0, place)
+                             ? bppsa_recurrent_offset(n, a->along.reset_state, half * hidden)
+                             : bppsa_recurrent_offset(n, given[half], bppsa_ragged_sample(n, place) * hidden);
+      layers_put_row(n, from, hidden, bppsa_recurrent_offset(n, to[half], place * hidden));
+    }
+  }
+}
+
+/* Where the tangents of the states are computed or read: the caller's arrays, or packed ones. */
+static void use_states(const recurrent_network *n, tangent_arrays *a, void *h, void *c) {
+  a->h = n->ragged.active ? a->packed_h : h;
+  a->c = n->ragged.active ? a->packed_c : c;
+}
+
+static void move_states(const recurrent_network *n, const tangent_arrays *a, const void *h, const void *c, bool back) {
+  const int64_t hidden = n->config.hidden;
+  if (n->ragged.active) {
+    bppsa_ragged_move_states(n, h, hidden, a->h, back);
+  }
+  if (n->ragged.active && n->cell->pair) {
+    bppsa_ragged_move_states(n, c, hidden, a->c, back);
+  }
+}
+
+bppsa_status bppsa_layer_tangent(const bppsa_layer *layer, const bppsa_device *device, const bppsa_layer_inputs *inputs,
+                                 const bppsa_layer_tape *tape, const bppsa_layer_tangents *tangents, void *h, void *c,
+                                 void *scratch) {
+  BPPSA_REQUIRE(layer != NULL && device != NULL && inputs != NULL && tape != NULL && tangents != NULL);
+  layer_pass pass;
+  tangent_arrays arrays;
+  BPPSA_TRY(check_support(layer, device));
+  BPPSA_TRY(bppsa_layer_check_pass(layer, device, inputs, tape, scratch));
+  BPPSA_TRY(check_tangents(layer, tangents, h, c));
+  BPPSA_TRY(begin(layer, inputs, tape, tangents, NULL, scratch, &pass, &arrays));
+  use_states(&pass.n, &arrays, h, c);
+  begin_states(&pass.n, &arrays);
+  bppsa_tangent_forward(&pass.n, &arrays);
+  move_states(&pass.n, &arrays, h, c, true);
+  return BPPSA_OK;
+}
+
+/* The derivatives of the gradients of h0 and c0: the first rows of n->g, sorted by length. */
+static void copy_first(const recurrent_network *n, const bppsa_layer_gradients *to) {
+  const int64_t hidden = n->config.hidden, size = bppsa_recurrent_state_size(n);
+  void *const halves[] = {to->h0, to->c0};
+  for (int64_t half = 0; half < 2; ++half) {
+    for (int64_t place = 0; halves[half] != NULL && place < n->batch; ++place) {
+      layers_put_row(n, bppsa_recurrent_offset(n, n->g, place * size + half * hidden), hidden,
+                     bppsa_recurrent_offset(n, halves[half], bppsa_ragged_sample(n, place) * hidden));
+    }
+  }
+}
+
+static bppsa_status compute_derivatives(recurrent_network *n, tangent_arrays *a, const bppsa_layer_seed *seed,
+                                        const bppsa_layer_seed *seed_tangents, const bppsa_layer_gradients *to) {
+  BPPSA_TRY(bppsa_layer_seed_pass(n, seed));
+  BPPSA_TRY(bppsa_tangent_first_walk(n, a, to));
+  BPPSA_TRY(bppsa_layer_seed_pass(n, seed_tangents));
+  BPPSA_TRY(bppsa_tangent_second_walk(n, a, to));
+  copy_first(n, to);
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_layer_tangent_backward(const bppsa_layer *layer, const bppsa_device *device, const bppsa_layer_inputs *inputs,
+                                          const bppsa_layer_tape *tape, const bppsa_layer_tangents *tangents, const void *h,
+                                          const void *c, const bppsa_layer_seed *seed, const bppsa_layer_seed *seed_tangents,
+                                          const bppsa_layer_gradients *derivatives, void *scratch) {
+  BPPSA_REQUIRE(layer != NULL && device != NULL && inputs != NULL && tape != NULL && tangents != NULL && seed != NULL &&
+                seed_tangents != NULL && derivatives != NULL);
+  layer_pass pass;
+  tangent_arrays arrays;
+  BPPSA_TRY(check_support(layer, device));
+  BPPSA_TRY(bppsa_layer_check_pass(layer, device, inputs, tape, scratch));
+  BPPSA_TRY(check_tangents(layer, tangents, h, c));
+  BPPSA_TRY(bppsa_layer_check_gradients(layer, seed, derivatives));
+  BPPSA_TRY(bppsa_layer_check_gradients(layer, seed_tangents, derivatives));
+  BPPSA_TRY(begin(layer, inputs, tape, tangents, derivatives, scratch, &pass, &arrays));
+  use_states(&pass.n, &arrays, (void *)(uintptr_t)h, (void *)(uintptr_t)c);
+  move_states(&pass.n, &arrays, h, c, false);
+  bppsa_status status = bppsa_recurrent_make_scan(&pass.n, 0, device);
+  status = status == BPPSA_OK ? compute_derivatives(&pass.n, &arrays, seed, seed_tangents, derivatives) : status;
+  bppsa_scan_executor_destroy(pass.layer.scan);
+  return status;
+}
