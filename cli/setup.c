@@ -472,17 +472,22 @@ bppsa_status bppsa_setup_pack(const bppsa_cli *cli, const bppsa_network *network
 }
 
 bppsa_status bppsa_setup_streams(const bppsa_cli *cli, bool ranks, const bppsa_network_config *config, bppsa_dataset *dataset) {
-  const bool cuda = strncmp(bppsa_cli_value(cli, BPPSA_OPTION_DEVICE)->text, "cuda", 4) == 0;
-  const char *beside = ranks  ? "ranks, which share batches, expected no ranks"
-                       : cuda ? "--device cuda, where states are not carried yet, expected --device cpu"
-                       : config->steps.bidirectional
-                           ? "--bidirectional, whose reverse direction has no past, expected one direction"
-                           : NULL;
+  const char *split = bppsa_cli_value(cli, BPPSA_OPTION_SPLIT)->text;
   if (!bppsa_cli_given(cli, BPPSA_OPTION_STATEFUL)) {
     return BPPSA_OK;
   }
+  if (config->steps.bidirectional) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "--stateful: given beside --bidirectional, whose reverse direction has no past, expected one direction");
+  }
+  if (ranks && strcmp(split, "batch") != 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "--stateful: given beside --split %s, where other ranks have the states in which a batch ends than those "
+                      "that begin the next one, expected --split batch",
+                      split);
+  }
   dataset->streams = true;
-  return beside == NULL ? BPPSA_OK : bppsa_fail(BPPSA_ERR_ARGUMENT, "--stateful: given beside %s", beside);
+  return BPPSA_OK;
 }
 
 bppsa_status bppsa_setup_windows(const bppsa_cli *cli, bool ranks, bppsa_network_config *config, bppsa_dataset *dataset) {

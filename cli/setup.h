@@ -98,7 +98,8 @@ bppsa_status bppsa_setup_dataset(const bppsa_cli *cli, const bppsa_device *devic
 bppsa_status bppsa_setup_pack(const bppsa_cli *cli, const bppsa_network *network, const bppsa_device *device, const char *kept,
                               bool ranks, double *validation, bppsa_network_config *config, bppsa_dataset **dataset,
                               bppsa_pack_times *times);
-/* Reads --stateful, which makes the samples pieces of streams. ERR_ARGUMENT: beside ranks, a GPU or two directions. */
+/* Reads --stateful, which makes the samples pieces of streams. ERR_ARGUMENT: beside two directions, or ranks that do not share
+ * batches. */
 bppsa_status bppsa_setup_streams(const bppsa_cli *cli, bool ranks, const bppsa_network_config *config, bppsa_dataset *dataset);
 /* Reads --bptt, which lets gradients of streams go back through several batches. ERR_ARGUMENT: without --stateful, or more than 1
  * beside what takes one batch a pass. */

@@ -203,7 +203,8 @@ bppsa_status bppsa_python_layer_create(const char *cell, const char *method, con
   config.nonlinearity = relu ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
   config.input_gradients = input_gradients;
   config.lengths = lengths;
-  config.resets = resets;
+  config.resets = resets != 0;
+  config.reset_state = resets == 2;
   config.speculation = (bppsa_backward_method){.chunks = chunks, .warm_up = warm_up, .tolerance = tolerance};
   BPPSA_TRY(bppsa_gradient_method_parse(method, &config.method));
   BPPSA_TRY(bppsa_forward_parse(forward, &config.forward.kind));
@@ -221,10 +222,17 @@ bppsa_status bppsa_python_layer_create(const char *cell, const char *method, con
   return BPPSA_OK;
 }
 
+/* The model's parameter that is weight i; NULL: a reset state that is not learned. It comes in front of the others. */
+static bppsa_parameter *parameter_of(const bppsa_python_layer *layer, int i) {
+  bppsa_parameter *all = layer->model->parameters;
+  const bool last = i + 1 == BPPSA_PYTHON_WEIGHTS, learned = layer->config.reset_state;
+  return !last ? &all[i + learned] : learned ? &all[0] : NULL;
+}
+
 /* Where the passes read or write an array of a parameter: on a GPU all of them lie in it as their views lie in host memory. */
-static void *place_of(const bppsa_python_layer *layer, int i, bool gradient) {
+static void *place_of(const bppsa_python_layer *layer, const bppsa_parameter *parameter, bool gradient) {
   const bppsa_model *model = layer->model;
-  const bppsa_parameter *parameter = &model->parameters[i], *first = &model->parameters[0];
+  const bppsa_parameter *first = &model->parameters[0];
   const char *at = gradient ? parameter->gradient.data : parameter->value.data;
   if (model->device == NULL) {
     return (void *)at;
@@ -240,28 +248,39 @@ typedef struct {
 } loan;
 
 static loan borrow(const bppsa_python_layer *layer, const void *const weights[BPPSA_PYTHON_WEIGHTS], void *const *gradients) {
-  bppsa_parameter *parameters = layer->model->parameters;
   loan kept;
-  memcpy(kept.own, parameters, sizeof kept.own);
-  for (int i = 0; layer->model->device == NULL && i < BPPSA_PYTHON_WEIGHTS; ++i) {
-    parameters[i].value.data = weights[i] != NULL ? (void *)(uintptr_t)weights[i] : parameters[i].value.data;
-    parameters[i].gradient.data = gradients != NULL && gradients[i] != NULL ? gradients[i] : parameters[i].gradient.data;
+  for (int i = 0; i < BPPSA_PYTHON_WEIGHTS; ++i) {
+    bppsa_parameter *p = parameter_of(layer, i);
+    if (p == NULL) {
+      continue;
+    }
+    kept.own[i] = *p;
+    if (layer->model->device == NULL) {
+      p->value.data = weights[i] != NULL ? (void *)(uintptr_t)weights[i] : p->value.data;
+      p->gradient.data = gradients != NULL && gradients[i] != NULL ? gradients[i] : p->gradient.data;
+    }
   }
   return kept;
 }
 
 static void give_back(const bppsa_python_layer *layer, const loan *kept) {
-  memcpy(layer->model->parameters, kept->own, sizeof kept->own);
+  for (int i = 0; i < BPPSA_PYTHON_WEIGHTS; ++i) {
+    bppsa_parameter *p = parameter_of(layer, i);
+    if (p != NULL) {
+      *p = kept->own[i];
+    }
+  }
 }
 
 /* Copies weights that are not borrowed. A bias that is missing is 0. */
 static bppsa_status put_weights(const bppsa_python_layer *layer, const void *const weights[BPPSA_PYTHON_WEIGHTS]) {
   for (int i = 0; i < BPPSA_PYTHON_WEIGHTS; ++i) {
-    const int64_t bytes = (int64_t)bppsa_view_bytes(&layer->model->parameters[i].value);
-    if (weights[i] == NULL) {
-      BPPSA_TRY(bppsa_memory_queue_clear(layer->device, place_of(layer, i, false), bytes));
-    } else if (layer->model->device != NULL) {
-      BPPSA_TRY(copy(layer, place_of(layer, i, false), weights[i], bytes));
+    const bppsa_parameter *p = parameter_of(layer, i);
+    const int64_t bytes = p != NULL ? (int64_t)bppsa_view_bytes(&p->value) : 0;
+    if (p != NULL && weights[i] == NULL) {
+      BPPSA_TRY(bppsa_memory_queue_clear(layer->device, place_of(layer, p, false), bytes));
+    } else if (p != NULL && layer->model->device != NULL) {
+      BPPSA_TRY(copy(layer, place_of(layer, p, false), weights[i], bytes));
     }
   }
   return BPPSA_OK;
@@ -270,8 +289,10 @@ static bppsa_status put_weights(const bppsa_python_layer *layer, const void *con
 /* Copies gradients that are not borrowed. */
 static bppsa_status get_gradients(const bppsa_python_layer *layer, void *const gradients[BPPSA_PYTHON_WEIGHTS]) {
   for (int i = 0; layer->model->device != NULL && i < BPPSA_PYTHON_WEIGHTS; ++i) {
-    const int64_t bytes = (int64_t)bppsa_view_bytes(&layer->model->parameters[i].gradient);
-    BPPSA_TRY(gradients[i] != NULL ? copy(layer, gradients[i], place_of(layer, i, true), bytes) : BPPSA_OK);
+    const bppsa_parameter *p = parameter_of(layer, i);
+    if (p != NULL && gradients[i] != NULL) {
+      BPPSA_TRY(copy(layer, gradients[i], place_of(layer, p, true), (int64_t)bppsa_view_bytes(&p->gradient)));
+    }
   }
   return BPPSA_OK;
 }
@@ -287,7 +308,7 @@ static bppsa_status begin_pass(const bppsa_python_layer *layer, const bppsa_view
   BPPSA_TRY(bppsa_recurrent_use_tape(layer->model, x, &view, output));
   if (spans != NULL) {
     bppsa_view resets = view_of(layer, spans[1], 2, (int64_t[]){layer->config.seq_len, layer->config.batch});
-    resets.dtype = BPPSA_U8;
+    resets.dtype = resets.device == BPPSA_CPU ? BPPSA_U8 : BPPSA_BOOL; /* the caller has checked what is on a GPU */
     BPPSA_TRY(bppsa_recurrent_use_spans(layer->model,
                                         &(bppsa_spans){.lengths = spans[0], .resets = spans[1] != NULL ? &resets : NULL}));
   }

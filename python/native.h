@@ -15,7 +15,7 @@
 
 #include "core/base/status.h"
 
-enum { BPPSA_PYTHON_WEIGHTS = 4 }; /* W_ih, W_hh, b_ih, b_hh */
+enum { BPPSA_PYTHON_WEIGHTS = 5 }; /* W_ih, W_hh, b_ih, b_hh, a learned reset state */
 
 /* "0.1.0", or "0.1.0 COMMIT" */
 const char *bppsa_python_version(void);
@@ -51,9 +51,10 @@ void bppsa_python_scan_destroy(bppsa_python_scan *scan);
 typedef struct bppsa_python_layer bppsa_python_layer;
 
 /* One layer of the cell "rnn", "gru", .. without a head. sizes: T, B, I, H. method: the text form of a gradient method
- * (scan/method.h). forward: how states are computed (recurrent/parallel_forward.h). lengths, resets: passes may be given them.
- * threads, gpu, stream: as above. chunks, warm_up, tolerance: of the method "speculative" (recurrent/parallel_backward.h); 0, -1
- * and -1 leave them open. ERR_ARGUMENT: no such cell; ERR_* of bppsa_recurrent_create and bppsa_device_on_stream. */
+ * (scan/method.h). forward: how states are computed (recurrent/parallel_forward.h). lengths, resets: passes may be given them;
+ * resets 2: samples then begin anew with the last of the weights in the place of zeros. threads, gpu, stream: as above. chunks,
+ * warm_up, tolerance: of the method "speculative" (recurrent/parallel_backward.h); 0, -1 and -1 leave them open. ERR_ARGUMENT: no
+ * such cell; ERR_* of bppsa_recurrent_create and bppsa_device_on_stream. */
 bppsa_status bppsa_python_layer_create(const char *cell, const char *method, const char *forward, int relu, int f64,
                                        const int64_t sizes[4], int input_gradients, int lengths, int resets, int64_t threads,
                                        int32_t gpu, void *stream, int64_t chunks, int64_t warm_up, double tolerance,
@@ -62,10 +63,11 @@ bppsa_status bppsa_python_layer_create(const char *cell, const char *method, con
  * layer keeps nothing that the next one reads. */
 int64_t bppsa_python_layer_tape(const bppsa_python_layer *layer);
 /* x: [T,B,I]. spans: the samples' lengths, int64 [B] in host memory, and their resets, bytes [T,B] (bppsa_spans), each of which
- * may be NULL; NULL: neither. first: h_0 and of an LSTM c_0, [B,H] each, or NULL for zeros. weights: W_ih [G·H,I], W_hh [G·H,H],
- * b_ih, b_hh [G·H]; NULL for zeros. The pass writes the tape, each sample's last h and an LSTM's last c to last, h_1 .. h_T
- * [T,B,H] to output, and an LSTM's c_1 .. c_T to cells unless that is NULL. Behind a sample's end these are 0. ERR_ARGUMENT:
- * spans that the layer was created without, a length out of range, a byte that is neither 0 nor 1. */
+ * may be NULL; NULL: neither. first: h_0 and of an LSTM c_0, [B,H] each, or NULL for zeros. weights: W_ih [G·H,I], W_hh
+ * [G·H,H], b_ih, b_hh [G·H], the reset state [S]; NULL for zeros. The pass writes the tape, each sample's last h and an LSTM's
+ * last c to last, h_1 .. h_T [T,B,H] to output, and an LSTM's c_1 .. c_T to cells unless that is NULL. Behind a sample's end these
+ * are 0. Resets are in the device's memory; those in a GPU's are not checked, and every byte but 0 counts as 1. ERR_ARGUMENT:
+ * spans that the layer was created without, a length out of range, a byte in host memory that is neither 0 nor 1. */
 bppsa_status bppsa_python_layer_forward(bppsa_python_layer *layer, const void *x, const void *const spans[2],
                                         const void *const first[2], const void *const weights[BPPSA_PYTHON_WEIGHTS], void *tape,
                                         void *const last[2], void *output, void *cells);

@@ -376,34 +376,32 @@ static bppsa_status states_of(const recurrent_network *n, bool cells, int64_t la
   return BPPSA_OK;
 }
 
-/* Copies the last states h or c of a layer's samples, to rows of `size` reals. */
-static bppsa_status copy_last(const recurrent_network *n, bool cells, int64_t layer, int64_t size, char *to) {
-  const int64_t hidden = n->config.hidden;
-  bppsa_view all;
-  BPPSA_TRY(states_of(n, cells, layer, &all));
-  for (int64_t place = 0; place < n->batch; ++place) {
-    const int64_t sample = bppsa_ragged_sample(n, place);
-    const int64_t last = (n->ragged.active ? n->ragged.place[place].length : n->config.seq_len) - 1;
-    memcpy(bppsa_recurrent_offset(n, to, sample * size), bppsa_recurrent_offset(n, all.data, (last * n->batch + sample) * hidden),
-           (size_t)hidden * bppsa_dtype_size(n->config.dtype));
-  }
-  return BPPSA_OK;
+/* Copies the last rows of states h (or c) of a layer's samples, to rows that are `size` reals apart. */
+static bppsa_status copy_last(const recurrent_network *n, const void *states, int64_t size, void *to) {
+  const int64_t hidden = n->config.hidden, row = n->batch * hidden;
+  const recurrent_rows last = {
+      bppsa_recurrent_offset(n, states, n->config.seq_len * row), to, n->batch, hidden, size, hidden, false, false};
+  return n->ragged.active ? n->backend->gather_ends(n, bppsa_recurrent_offset(n, states, row), hidden, hidden, to, size)
+                          : n->backend->move(n, &last);
 }
 
 static bppsa_status last_states(bppsa_model *model, int64_t shape[2], int64_t apart, void *states) {
   const recurrent_network *n = (const recurrent_network *)model;
   const int64_t size = bppsa_recurrent_state_size(n), hidden = n->config.hidden;
-  if (model->device != NULL || n->config.bidirectional) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: last states %s", n->cell->name,
-                      model->device != NULL ? "on a GPU, expected a model on a processor"
-                                            : "of two directions, of which one ends at the first step, expected one direction");
+  if (n->config.bidirectional) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
+                      "%s: last states of two directions, of which one ends at the first step, expected one direction",
+                      n->cell->name);
+  }
+  if (states != NULL && n->batch == 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: last states, expected a forward pass before", n->cell->name);
   }
   shape[0] = n->config.layers;
   shape[1] = size;
   for (int64_t l = 0; states != NULL && l < n->config.layers; ++l) {
     char *layer = bppsa_recurrent_offset(n, states, l * apart * size);
-    BPPSA_TRY(copy_last(n, false, l, size, layer));
-    BPPSA_TRY(n->cell->pair ? copy_last(n, true, l, size, bppsa_recurrent_offset(n, layer, hidden)) : BPPSA_OK);
+    BPPSA_TRY(copy_last(n, n->layers[l].h, size, layer));
+    BPPSA_TRY(n->cell->pair ? copy_last(n, n->layers[l].c, size, bppsa_recurrent_offset(n, layer, hidden)) : BPPSA_OK);
   }
   return BPPSA_OK;
 }

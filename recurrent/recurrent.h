@@ -30,8 +30,8 @@
  * What earlier steps have made, NaN too, has no part in what follows. Logits and states are those that the steps make: none is
  * replaced by zeros. A sample that begins anew in front of the first step does not read its initial state, whose gradient is 0.
  * With two directions a reset in front of a step cuts time there, and each direction begins anew on its side of the cut. A reset
- * behind a sample's end counts for nothing. A part of a sequence (bppsa_forward_part), on a CPU alone, is given the resets of all
- * steps.
+ * behind a sample's end counts for nothing. A part of a sequence (bppsa_forward_part) is given the resets of all steps, in host
+ * memory.
  *
  * With a learned reset state (reset_state) there is one more parameter in front of all others, PREFIX.reset_state [L·D, S], at
  * first 0. Its row of a layer and direction is the state in the place of 0. Its gradient is the sum, over all samples and steps in

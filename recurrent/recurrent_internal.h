@@ -178,9 +178,10 @@ typedef struct {
 
 /* Samples that begin anew (resets.c, reset_state.c). Arrays are NULL where the network takes no resets, and on a GPU, which has its
  * own (recurrent/gpu/resets.cuh); the last three where it learns no reset state. A part of a sequence has the masks of all steps,
- * T. */
+ * T, on a GPU too, whose forward pass may go through its phases on the host. */
 typedef struct {
   bool active;          /* a sample of the present batch begins anew; on a GPU: the batch has resets */
+  bool on_gpu;          /* those that are given are in the GPU's memory */
   const uint8_t *given; /* on a GPU: [T][b], of the present batch, borrowed */
   uint8_t *mask;        /* [D][T][b], of places: the sample begins anew in front of the step of the direction's walk */
   uint8_t *any;         /* [D][T]: some sample does */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "core/base/alloc.h"
+#include "core/compute/device_buffer.h"
 #include "recurrent/recurrent_internal.h"
 
 static size_t bytes_of(const recurrent_network *n, int64_t reals) {
@@ -36,6 +37,15 @@ static bppsa_status check_values(const bppsa_view *resets) {
   return BPPSA_OK;
 }
 
+/* The same of resets in the memory of a GPU, which are copied for it. */
+static bppsa_status check_far_values(const recurrent_network *n, const bppsa_view *resets) {
+  bppsa_buffer copy;
+  BPPSA_TRY(bppsa_buffer_fetch(n->base.device, resets, &copy));
+  const bppsa_status status = check_values(&copy.view);
+  bppsa_buffer_free(&copy);
+  return status;
+}
+
 bppsa_status bppsa_resets_check(const recurrent_network *n, int64_t batch, const bppsa_view *resets) {
   const int64_t shape[] = {bppsa_resets_steps(n), batch};
   char found[BPPSA_SHAPE_TEXT], expected[BPPSA_SHAPE_TEXT], guess[BPPSA_SHAPE_TEXT];
@@ -54,11 +64,11 @@ bppsa_status bppsa_resets_check(const recurrent_network *n, int64_t batch, const
   if (!bppsa_view_contiguous(resets)) {
     return bppsa_fail(BPPSA_ERR_SHAPE, "resets: not contiguous, expected row-major without gaps");
   }
-  if (resets->device != BPPSA_CPU) {
+  if (resets->device != BPPSA_CPU && (n->gpu == NULL || n->config.part.seq_len > 0)) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "resets: in the memory of a GPU, expected that of the host");
   }
   BPPSA_TRY(bppsa_view_check_data("resets", resets));
-  return check_values(resets);
+  return resets->device == BPPSA_CPU ? check_values(resets) : resets->dtype == BPPSA_U8 ? check_far_values(n, resets) : BPPSA_OK;
 }
 
 static void mark(recurrent_resets *r, const recurrent_network *n, int64_t side, int64_t batch, int64_t step, int64_t place) {
@@ -73,7 +83,8 @@ void bppsa_resets_take(recurrent_network *n, int64_t batch, const bppsa_view *re
   recurrent_resets *r = &n->resets;
   r->active = n->gpu != NULL && given != NULL; /* a GPU may record the pass, for batches of other resets */
   r->given = given;
-  if (n->gpu != NULL || given == NULL || memchr(given, 1, (size_t)(steps * batch)) == NULL) {
+  r->on_gpu = given != NULL && resets->device != BPPSA_CPU;
+  if (given == NULL || (n->gpu != NULL ? n->config.part.seq_len == 0 : memchr(given, 1, (size_t)(steps * batch)) == NULL)) {
     return;
   }
   if (sides == 1 && !n->ragged.active) { /* places are samples */

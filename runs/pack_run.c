@@ -64,7 +64,7 @@ static bppsa_status measure(const bppsa_pack_request *request, const bppsa_netwo
   }
   bppsa_status status = bppsa_network_create(network, &c, device, &model);
   status = status == BPPSA_OK ? bppsa_network_init(network, model, BPPSA_INIT_DEFAULT, 0) : status;
-  status = status == BPPSA_OK ? bppsa_batch_create(model, dataset, device, c.batch, request->backward, &batch) : status;
+  status = status == BPPSA_OK ? bppsa_batch_create(model, dataset, device, c.batch, c.batch, request->backward, &batch) : status;
   if (status == BPPSA_OK) {
     status = time_passes(&batch, count, seconds);
     bppsa_batch_free(&batch);

@@ -61,26 +61,22 @@ static bppsa_status check_classes(const bppsa_model *model, const bppsa_dataset 
   return BPPSA_OK;
 }
 
-/* Makes the memory for the states that passes of streams begin and end with. */
+/* Makes the memory for the states that passes of streams begin and end with; that of a GPU is among the other parts. */
 static bppsa_status create_states(bppsa_batch *b) {
-  int64_t size[2];
+  bppsa_view *const views[] = {&b->states, &b->begun};
   if (!b->dataset->streams) {
     return BPPSA_OK;
   }
-  if (b->model->ops->last_states == NULL) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "model: %s has no states, expected a recurrent network for streams",
-                      b->model->ops->name);
+  for (int i = 0; b->model->device == NULL && i < 2; ++i) {
+    BPPSA_TRY(bppsa_buffer_create(NULL, views[i]->dtype, views[i]->ndim, views[i]->shape, &b->own_states[i]));
+    *views[i] = b->own_states[i].view;
   }
-  BPPSA_TRY(b->model->ops->last_states(b->model, size, 0, NULL));
-  const int64_t shape[3] = {size[0], b->capacity, size[1]}, all[3] = {b->past.windows * size[0], b->capacity, size[1]};
-  BPPSA_TRY(bppsa_buffer_create(NULL, b->model->dtype, 3, all, &b->states));
-  BPPSA_TRY(bppsa_buffer_create(NULL, b->model->dtype, 3, shape, &b->begun));
   bppsa_batch_restart(b);
   return BPPSA_OK;
 }
 
 bppsa_status bppsa_batch_create(bppsa_model *model, const bppsa_dataset *dataset, const bppsa_device *device, int64_t capacity,
-                                bool gradients, bppsa_batch *batch) {
+                                int64_t whole, bool gradients, bppsa_batch *batch) {
   if (model->dtype != BPPSA_F32 && model->dtype != BPPSA_F64) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "model: dtype %s, expected f32 or f64", bppsa_dtype_name(model->dtype));
   }
@@ -97,10 +93,12 @@ bppsa_status bppsa_batch_create(bppsa_model *model, const bppsa_dataset *dataset
                       .dataset = dataset,
                       .device = device,
                       .capacity = capacity,
+                      .whole = whole,
                       .past.windows = windows,
                       .length = length,
                       .steps = length};
-  bppsa_status status = create_buffers(&made, gradients);
+  bppsa_status status = bppsa_batch_streams_shape(&made);
+  status = status == BPPSA_OK ? create_buffers(&made, gradients) : status;
   status = status == BPPSA_OK ? create_states(&made) : status;
   if (status != BPPSA_OK) {
     bppsa_batch_free(&made);
@@ -117,8 +115,8 @@ void bppsa_batch_free(bppsa_batch *batch) {
   bppsa_buffer_free(&batch->x);
   bppsa_buffer_free(&batch->seed);
   bppsa_buffer_free(&batch->own_targets);
-  bppsa_buffer_free(&batch->states);
-  bppsa_buffer_free(&batch->begun);
+  bppsa_buffer_free(&batch->own_states[0]);
+  bppsa_buffer_free(&batch->own_states[1]);
   if (batch->gpu.device != NULL) {
     bppsa_batch_gpu_free(batch);
   } else {
@@ -234,6 +232,7 @@ bppsa_status bppsa_batch_put_targets(bppsa_batch *batch, int64_t count, const in
 }
 
 void bppsa_batch_tell(const bppsa_batch *batch) {
+  bppsa_batch_streams_begin(batch);
   bppsa_model_drop(batch->model, batch->step, batch->training ? batch->indices : NULL);
 }
 
@@ -243,45 +242,19 @@ void bppsa_batch_follow(bppsa_batch *batch, int64_t number, const int64_t *order
   batch->past.apart = apart;
 }
 
-void bppsa_batch_restart(bppsa_batch *batch) {
-  if (batch->states.view.data != NULL) {
-    memset(batch->states.view.data, 0, bppsa_view_bytes(&batch->states.view));
-  }
-}
-
-/* The states that the pass begins with, [L, capacity, S], and replaces by its last ones. */
-static char *own_states(const bppsa_batch *batch) {
-  return (char *)batch->states.view.data + (size_t)bppsa_windows_slot(batch) * bppsa_view_bytes(&batch->begun.view);
-}
-
-/* Takes the states that the pass begins with; returns NULL where it begins with 0. */
-static const bppsa_view *begin_states(bppsa_batch *batch, bppsa_view *h0) {
-  const bppsa_view *all = &batch->begun.view;
-  if (all->data == NULL) {
-    return NULL;
-  }
-  const int64_t shape[3] = {all->shape[0], batch->count, all->shape[2]};
-  const size_t row = (size_t)shape[2] * bppsa_dtype_size(all->dtype);
-  for (int64_t l = 0; l < shape[0]; ++l) {
-    memcpy((char *)all->data + (size_t)(l * batch->count) * row, own_states(batch) + (size_t)(l * batch->capacity) * row,
-           (size_t)batch->count * row);
-  }
-  *h0 = bppsa_view_make(batch->begun.view.data, all->dtype, 3, shape);
-  return h0;
-}
-
 bppsa_status bppsa_batch_forward(bppsa_batch *batch) {
-  int64_t shape[3], size[2];
+  int64_t shape[3];
   const int32_t ndim = logits_shape(batch, shape);
   const int64_t steps[2] = {batch->length, batch->count};
   const bppsa_view x = own_x(batch), resets = bppsa_view_make(batch->resets, BPPSA_U8, 2, steps);
   const bppsa_spans spans = {.lengths = batch->lengths, .resets = batch->resets != NULL ? &resets : NULL};
   bppsa_view begun;
-  const bppsa_view *h0 = begin_states(batch, &begun);
+  const bppsa_view *h0 = NULL;
   batch->lent = true;
   bppsa_batch_tell(batch);
+  BPPSA_TRY(bppsa_batch_streams_put(batch, &begun, &h0));
   BPPSA_TRY(bppsa_model_forward(batch->model, &x, h0, &spans, &batch->logits));
-  BPPSA_TRY(h0 != NULL ? batch->model->ops->last_states(batch->model, size, batch->capacity, own_states(batch)) : BPPSA_OK);
+  BPPSA_TRY(bppsa_batch_streams_take(batch));
   const bppsa_view expected = bppsa_view_make(batch->logits.data, batch->model->dtype, ndim, shape);
   if (!bppsa_view_same_shape(&batch->logits, &expected)) {
     char found_text[BPPSA_SHAPE_TEXT], expected_text[BPPSA_SHAPE_TEXT];

@@ -28,6 +28,7 @@ typedef struct {
   double *device_weights;  /* if rows have weights; otherwise NULL */
   bppsa_view x_staging;    /* the samples within staging if the host makes them; else empty */
   void *loss_scratch;
+  void *device_begun, *device_ended; /* of streams: the states that a pass begins and ends with, [L, count, S] of capacity */
 } bppsa_batch_gpu;
 
 /* The batches of streams in front of the present one, through which a gradient goes back. */
@@ -42,7 +43,8 @@ typedef struct {
   bppsa_model *model;
   const bppsa_dataset *dataset;
   const bppsa_device *device;
-  int64_t capacity;  /* samples */
+  int64_t capacity;  /* samples that passes take at once */
+  int64_t whole;     /* samples of a whole batch, of which ranks compute parts */
   int64_t count;     /* samples in the present batch */
   bppsa_buffer x;    /* [T, capacity, I] or [capacity, C, H, W], the model's dtype */
   bppsa_buffer seed; /* [T or 1, capacity, C]; empty without gradients */
@@ -55,10 +57,12 @@ typedef struct {
   int64_t *lengths;
   uint8_t *resets; /* likewise [T, capacity], of the present batch [T][count]; NULL: no sample begins anew */
   double *weights; /* [T or 1, capacity], of the rows' losses, as the labels; NULL: all are 1 */
-  /* Of streams, otherwise empty: the states in which the latest pass has ended, [L, capacity, S], with windows in which the latest
-   * K passes have ended, pass n in [n mod K], [K L, capacity, S]; and those in which the latest pass has begun, [L, count, S] of
-   * the same capacity, which the model reads again */
-  bppsa_buffer states, begun;
+  /* Of streams, otherwise empty, in host memory that a GPU reads and writes (train/batch_streams.c): the states in which the latest
+   * pass has ended, [L, whole, S], with windows in which the latest K passes have ended, pass n in [n mod K], [K L, whole, S]; and
+   * those in which the latest passes have begun, [L, whole, S] in all */
+  bppsa_view states, begun;
+  bppsa_buffer own_states[2]; /* memory of both if the model is in host memory */
+  bool again;                 /* the next passes repeat the latest ones, and begin with the same states */
   bppsa_batch_past past;
   bool lent;        /* a pass has handed these buffers to the model, which may read them again */
   bool training;    /* the passes belong to a step of training; a model with dropout is told so */
@@ -74,10 +78,11 @@ typedef struct {
   bppsa_batch_gpu gpu;
 } bppsa_batch;
 
-/* Makes the buffers; x, seed, logits and dlogits are where the model is. ERR_ARGUMENT: labels beyond the model's classes, a
- * device that is not the model's; ERR_UNSUPPORTED: a dtype; ERR_MEMORY. Free with bppsa_batch_free. */
+/* Makes the buffers; x, seed, logits and dlogits are where the model is. whole >= capacity: samples of a whole batch, of which the
+ * passes of this batch compute parts. ERR_ARGUMENT: labels beyond the model's classes, a device that is not the model's;
+ * ERR_UNSUPPORTED: a dtype, streams for a model without states; ERR_MEMORY. Free with bppsa_batch_free. */
 bppsa_status bppsa_batch_create(bppsa_model *model, const bppsa_dataset *dataset, const bppsa_device *device, int64_t capacity,
-                                bool gradients, bppsa_batch *batch);
+                                int64_t whole, bool gradients, bppsa_batch *batch);
 /* A model that has made passes of the batch forgets them. A zeroed batch is legal. */
 void bppsa_batch_free(bppsa_batch *batch);
 
@@ -94,12 +99,12 @@ bppsa_status bppsa_batch_queue_fill(bppsa_batch *batch); /* does nothing for a m
  * whose loss can then be computed. On a GPU both are queued, once it has read what was staged before. */
 bppsa_status bppsa_batch_put_inputs(bppsa_batch *batch, int64_t count, const int64_t *indices, const bppsa_view *x);
 bppsa_status bppsa_batch_put_targets(bppsa_batch *batch, int64_t count, const int64_t *indices);
-/* Tells the model which samples the next passes have, and which step of training it is. bppsa_batch_forward does so itself; call
- * this before recorded passes are replayed. */
+/* Tells the model which samples the next passes have, and which step of training it is, and of streams which states they begin
+ * with. bppsa_batch_forward does so itself; call this before recorded passes are replayed. */
 void bppsa_batch_tell(const bppsa_batch *batch);
 /* Of streams with windows: says which batches come before the batch that is staged next, of training (bppsa_batch_past). */
 void bppsa_batch_follow(bppsa_batch *batch, int64_t number, const int64_t *order, int64_t apart);
-/* Makes the next pass of a batch of streams begin with states of 0. */
+/* Makes the next passes of a batch of streams begin with states of 0. */
 void bppsa_batch_restart(bppsa_batch *batch);
 /* Runs the model's forward pass and checks the logits' shape. It begins with states of 0, or of streams with the last ones. */
 bppsa_status bppsa_batch_forward(bppsa_batch *batch);
@@ -130,6 +135,13 @@ static inline int64_t bppsa_batch_rows_before(const bppsa_batch *batch) {
   return batch->dataset->labels_per_step ? batch->first_step * batch->count : 0;
 }
 
+/* The functions of batch_streams.c, for batch.c and batch_gpu.c, which do nothing for other data sets. shape: sets the shapes of
+ * `states` and `begun`. begin: takes the states of the present samples, from batch->first on, from `states`. put: *h0 is what a
+ * pass begins with, where the model is; NULL: 0. take: takes the states in which the pass has ended. */
+bppsa_status bppsa_batch_streams_shape(bppsa_batch *batch);
+void bppsa_batch_streams_begin(const bppsa_batch *batch);
+bppsa_status bppsa_batch_streams_put(const bppsa_batch *batch, bppsa_view *states, const bppsa_view **h0);
+bppsa_status bppsa_batch_streams_take(const bppsa_batch *batch);
 /* The functions of batch_windows.c, for batch.c. check: ERR_ARGUMENT, ERR_UNSUPPORTED. fill: x, labels or targets, lengths, resets
  * and weights of the present batch with the batches that its pass has in front of it. slot: which states the pass begins with, and
  * replaces by those that it ends with. place: turns a step of the pass, from 1, into one of a batch; returns its sample. */

@@ -53,6 +53,11 @@ static void place_memory(bppsa_batch *b, int64_t labels, layout *l) {
     b->gpu.device_weights = place(l, labels, sizeof(double));
   }
   b->gpu.loss_scratch = place(l, bppsa_loss_scratch(labels), 1);
+  if (b->dataset->streams) {
+    const int64_t state = b->states.shape[0] * b->states.shape[2] * (int64_t)bppsa_dtype_size(b->states.dtype);
+    b->gpu.device_begun = place(l, b->capacity, state);
+    b->gpu.device_ended = place(l, b->capacity, state);
+  }
 }
 
 static void place_staging(bppsa_batch *b, int64_t labels, layout *l) {
@@ -66,6 +71,10 @@ static void place_staging(bppsa_batch *b, int64_t labels, layout *l) {
   }
   if (b->dataset->resets != NULL) {
     b->resets = place(l, b->capacity, b->dataset->seq_len);
+  }
+  if (b->dataset->streams) {
+    b->states.data = place(l, (int64_t)bppsa_view_bytes(&b->states), 1);
+    b->begun.data = place(l, (int64_t)bppsa_view_bytes(&b->begun), 1);
   }
   if (b->dataset->ops->queue == NULL) {
     if (bppsa_objective_real(&b->dataset->objective)) {

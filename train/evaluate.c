@@ -22,31 +22,37 @@ static bppsa_status own_loss(bppsa_batch *batch, bppsa_loss_result *result) {
   return BPPSA_OK;
 }
 
+bppsa_status bppsa_batch_evaluate_part(bppsa_batch *batch, int64_t first, int64_t count, int64_t before,
+                                       const bppsa_evaluation_sink *sink, bppsa_batch_sums *sums) {
+  bppsa_loss_result part;
+  for (int64_t i = 0; i < count; ++i) {
+    batch->indices[i] = first + i;
+  }
+  BPPSA_TRY(bppsa_batch_stage(batch, count));
+  batch->first = before;
+  BPPSA_TRY(bppsa_batch_queue_fill(batch));
+  BPPSA_TRY(bppsa_batch_forward(batch));
+  BPPSA_TRY(batch->steps == batch->length ? bppsa_batch_loss(batch, &part) : own_loss(batch, &part));
+  BPPSA_TRY(bppsa_model_add_pass(batch->model, BPPSA_PASS_FORWARD, sums->account));
+  if (!isfinite(part.loss)) {
+    bppsa_line line = {.length = 0};
+    bppsa_batch_describe_nonfinite(batch, "loss", &line);
+    return bppsa_fail(BPPSA_ERR_NUMERIC, "evaluation of samples %lld .. %lld: %s", (long long)first,
+                      (long long)(first + count - 1), line.text);
+  }
+  BPPSA_TRY(sink == NULL ? BPPSA_OK : sink->each(sink->context, &batch->logits));
+  sums->loss += part.loss * part.weight;
+  sums->weight += part.weight;
+  sums->correct += part.correct;
+  sums->rows += part.rows;
+  return BPPSA_OK;
+}
+
 static bppsa_status evaluate_sums(bppsa_batch *batch, int64_t first, int64_t count, const bppsa_evaluation_sink *sink,
                                   bppsa_batch_sums *sums) {
   bppsa_batch_sums all = {0};
   for (int64_t done = 0; done < count; done += batch->count) {
-    const int64_t size = bppsa_min(batch->capacity, count - done);
-    for (int64_t i = 0; i < size; ++i) {
-      batch->indices[i] = first + done + i;
-    }
-    bppsa_loss_result part;
-    BPPSA_TRY(bppsa_batch_stage(batch, size));
-    BPPSA_TRY(bppsa_batch_queue_fill(batch));
-    BPPSA_TRY(bppsa_batch_forward(batch));
-    BPPSA_TRY(batch->steps == batch->length ? bppsa_batch_loss(batch, &part) : own_loss(batch, &part));
-    BPPSA_TRY(bppsa_model_add_pass(batch->model, BPPSA_PASS_FORWARD, all.account));
-    if (!isfinite(part.loss)) {
-      bppsa_line line = {.length = 0};
-      bppsa_batch_describe_nonfinite(batch, "loss", &line);
-      return bppsa_fail(BPPSA_ERR_NUMERIC, "evaluation of samples %lld .. %lld: %s", (long long)(first + done),
-                        (long long)(first + done + size - 1), line.text);
-    }
-    BPPSA_TRY(sink == NULL ? BPPSA_OK : sink->each(sink->context, &batch->logits));
-    all.loss += part.loss * part.weight;
-    all.weight += part.weight;
-    all.correct += part.correct;
-    all.rows += part.rows;
+    BPPSA_TRY(bppsa_batch_evaluate_part(batch, first + done, bppsa_min(batch->capacity, count - done), 0, sink, &all));
   }
   *sums = all;
   return BPPSA_OK;
@@ -93,7 +99,7 @@ bppsa_status bppsa_evaluate_each(bppsa_model *model, const bppsa_dataset *datase
   BPPSA_REQUIRE(model != NULL && dataset != NULL && result != NULL);
   BPPSA_TRY(bppsa_evaluate_check(dataset, first, count, batch));
   bppsa_batch buffers;
-  BPPSA_TRY(bppsa_batch_create(model, dataset, device, bppsa_min(batch, count), false, &buffers));
+  BPPSA_TRY(bppsa_batch_create(model, dataset, device, bppsa_min(batch, count), bppsa_min(batch, count), false, &buffers));
   const bppsa_status status = bppsa_batch_evaluate(&buffers, first, count, sink, result);
   bppsa_batch_free(&buffers);
   return status;

@@ -14,6 +14,10 @@ typedef struct {
 } bppsa_batch_sums;
 
 bppsa_evaluation bppsa_batch_evaluation(const bppsa_batch_sums *sums, int64_t samples);
+/* Evaluates samples first .. first + count - 1, at most batch->capacity, and adds their numbers to the sums. before: where they are
+ * a part of a batch of streams, the samples of the batch in front of them; otherwise 0. */
+bppsa_status bppsa_batch_evaluate_part(bppsa_batch *batch, int64_t first, int64_t count, int64_t before,
+                                       const bppsa_evaluation_sink *sink, bppsa_batch_sums *sums);
 /* bppsa_evaluate_each, before its sums become means. */
 bppsa_status bppsa_batch_evaluate_sums(bppsa_batch *batch, int64_t first, int64_t count, const bppsa_evaluation_sink *sink,
                                        bppsa_batch_sums *sums);

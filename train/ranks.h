@@ -55,6 +55,9 @@ typedef struct bppsa_train_ranks {
   const char *(*note)(void *context);
   /* Copies the first rank's tensors to the other ranks' tensors. */
   bppsa_status (*share)(void *context, int64_t count, const bppsa_named_view *tensors);
+  /* Of streams: gives every rank the states in which all samples of a batch of `count` have ended, each sample's from the rank that
+   * has computed it. NULL: these ranks do not carry states from batch to batch. */
+  bppsa_status (*gather_states)(void *context, bppsa_batch *batch, int64_t count);
   /* Where updates > 0. begin takes over the weights and the optimiser's state that the run begins with; gather puts the present
    * ones back where a validation, a checkpoint or the end needs them. lead: borrowed until the run is over. */
   bppsa_status (*begin)(void *context, const bppsa_train_lead *lead);

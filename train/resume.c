@@ -148,7 +148,7 @@ static bppsa_status list_tensors(bppsa_training *run, int64_t *count) {
     *at++ = (bppsa_named_view){"train.epoch_weight", bppsa_view_make(&s->weight, BPPSA_F64, 1, &one)};
   }
   if (run->dataset->streams) {
-    *at++ = (bppsa_named_view){BPPSA_TENSOR_STATES, run->batch.states.view};
+    *at++ = (bppsa_named_view){BPPSA_TENSOR_STATES, run->batch.states};
   }
   for (int k = 0; k < BPPSA_PASS_KINDS; ++k) {
     const int64_t numbers = run->accounts[k] != NULL ? run->accounts[k]->count : 0;
@@ -445,6 +445,9 @@ bppsa_status bppsa_training_save(bppsa_training *run, bool epoch_complete, bool 
     return BPPSA_OK;
   }
   BPPSA_TRY(bppsa_training_gather(run));
+  if (run->dataset->streams && run->ranks != NULL) {
+    BPPSA_TRY(run->ranks->gather_states(run->ranks->context, &run->batch, run->count));
+  }
   if (run->checkpoint == NULL) { /* the first rank alone writes it */
     run->checkpoint_step = run->result.steps;
     return BPPSA_OK;

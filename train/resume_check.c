@@ -111,7 +111,7 @@ static bppsa_status check_squares(const bppsa_training *run) {
 
 /* Checks the states with which the next batch of streams begins. */
 static bppsa_status check_states(const bppsa_training *run) {
-  const bppsa_view *states = &run->batch.states.view;
+  const bppsa_view *states = &run->batch.states;
   for (int64_t i = 0; run->dataset->streams && i < bppsa_view_count(states); ++i) {
     if (!isfinite(bppsa_view_get(states, i))) {
       return bppsa_fail(BPPSA_ERR_FORMAT,

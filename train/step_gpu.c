@@ -125,6 +125,7 @@ static bppsa_status seconds(const bppsa_training *run, int first, int second, do
 /* Repeats the passes outside the recording: after them the model knows which batch its activations belong to, and can find the
  * value. The parameters have not changed. */
 static bppsa_status describe_again(bppsa_training *run, bool backward, const char *otherwise) {
+  run->batch.again = true;
   if (backward) {
     BPPSA_TRY(forward_to_backward(run));
     BPPSA_TRY(bppsa_model_pull(run->model, true));

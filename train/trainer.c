@@ -60,9 +60,15 @@ static bppsa_status training_prepare(bppsa_training *run) {
   if (run->samples < 1) {
     return bppsa_order_check(&config->order, run->split.train, 1);
   }
-  if (run->dataset->streams && (config->order.kind == BPPSA_ORDER_SHUFFLED || run->ranks != NULL)) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "training of streams: %s, expected the order of the data or a given one, and no ranks",
-                      run->ranks != NULL ? "on ranks" : "samples are shuffled");
+  if (run->dataset->streams && config->order.kind == BPPSA_ORDER_SHUFFLED) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "training of streams: samples are shuffled, expected the order of the data or a given one");
+  }
+  if (run->dataset->streams && run->ranks != NULL && run->ranks->gather_states == NULL) {
+    return bppsa_fail(
+        BPPSA_ERR_UNSUPPORTED,
+        "training of streams: on ranks that hold parts of the network or of its steps, expected ranks that share the "
+        "batch");
   }
   if (run->dataset->windows > 1 && run->ranks != NULL) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "training on ranks: gradients through %lld batches of streams, expected one",
@@ -88,7 +94,7 @@ static bppsa_status training_prepare(bppsa_training *run) {
   run->most = bppsa_min(config->batch, run->samples);
   const int64_t capacity = run->ranks != NULL ? bppsa_min(run->ranks->capacity, run->most) : run->most;
   BPPSA_TRY(make_optimizer(run));
-  BPPSA_TRY(bppsa_batch_create(run->model, run->dataset, run->device, capacity, true, &run->batch));
+  BPPSA_TRY(bppsa_batch_create(run->model, run->dataset, run->device, capacity, run->most, true, &run->batch));
   run->batch.training = true;
   if (run->ranks != NULL && run->ranks->cut) {
     bppsa_batch_set_steps(&run->batch, run->ranks->first_step, run->ranks->steps);

@@ -381,7 +381,8 @@ static bppsa_status enter_entry(session *s, entry *e, const char *name, bool *en
 
 /* Makes the batch once: every step is the first one of a run, on the same samples. */
 static bppsa_status stage(entry *e) {
-  BPPSA_TRY(bppsa_batch_create(e->model, e->s->data, e->s->bench->device, e->s->config.batch, true, &e->batch));
+  BPPSA_TRY(
+      bppsa_batch_create(e->model, e->s->data, e->s->bench->device, e->s->config.batch, e->s->config.batch, true, &e->batch));
   memcpy(e->batch.indices, e->s->indices, (size_t)e->s->config.batch * sizeof *e->s->indices);
   BPPSA_TRY(bppsa_batch_stage(&e->batch, e->s->config.batch));
   if (e->batch.gpu.device != NULL) {

@@ -77,8 +77,9 @@ typedef struct {
   /* [b], each 1 .. T, in host memory: only that many steps of a sample are computed; its logits on the last step are those at its
    * length; logits, states and gradients behind it are 0. NULL: all samples have T steps. */
   const int64_t *lengths;
-  /* [T, b], bool or u8, in host memory: where it is 1, the sample begins anew in front of the step, and where it is 0 the sample
-   * goes on. NULL: all samples go on. */
+  /* [T, b], bool or u8: where it is 1, the sample begins anew in front of the step, and where it is 0 the sample goes on. In host
+   * memory, or where the model is: on a GPU bytes are copied to be checked, for which the pass waits, and so cannot be recorded; a
+   * bool mask is not checked, and every byte but 0 counts as 1. NULL: all samples go on. */
   const bppsa_view *resets;
 } bppsa_spans;
 
@@ -102,9 +103,9 @@ typedef struct {
   bppsa_status (*input_gradients)(bppsa_model *model, bppsa_view *x, bppsa_view *h0);
 
   /* The last states of the samples of the latest forward pass, such as a pass that goes on takes for its h0; where samples have
-   * lengths, those at their ends. shape = {L, S}; states [L][apart][S], in host memory, gets the first b rows of each layer; NULL:
-   * only the shape is wanted, and there need be no pass. The function NULL: the model has no states. ERR_UNSUPPORTED: a model on a
-   * GPU, or in two directions; ERR_ARGUMENT: no pass yet. */
+   * lengths, those at their ends. shape = {L, S}; states [L][apart][S], where the model is, gets the first b rows of each layer,
+   * which a GPU queues; NULL: only the shape is wanted, and there need be no pass. The function NULL: the model has no states.
+   * ERR_UNSUPPORTED: a model in two directions; ERR_ARGUMENT: no pass yet; ERR_CUDA. */
   bppsa_status (*last_states)(bppsa_model *model, int64_t shape[2], int64_t apart, void *states);
 
   /* Searches activations and gradients; true, with *where filled, if something is not finite. */

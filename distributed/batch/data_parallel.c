@@ -12,8 +12,10 @@
 #include "distributed/agree.h"
 #include "distributed/batch/buckets.h"
 #include "distributed/batch/reverse_first.h"
+#include "distributed/batch/streams.h"
 #include "distributed/evaluate_internal.h"
 #include "recurrent/parallel_backward.h"
+#include "train/blocks.h"
 #include "train/ranks.h"
 
 struct bppsa_data_parallel {
@@ -151,6 +153,15 @@ bppsa_status bppsa_data_parallel_compute(bppsa_data_parallel *dp, int64_t count,
 
 /* ---- the training loop's functions ---- */
 
+static batch_shares shares_of(const bppsa_data_parallel *dp) {
+  return (batch_shares){dp->comm, &dp->config, dp->block, bppsa_data_parallel_first};
+}
+
+static bppsa_status gather_states(void *context, bppsa_batch *batch, int64_t count) {
+  const batch_shares shares = shares_of(context);
+  return bppsa_streams_gather(&shares, batch, count);
+}
+
 /* A batch of the training loop. */
 typedef struct {
   bppsa_batch *batch;
@@ -224,6 +235,9 @@ static bppsa_status forward_backward(void *context, bppsa_batch *batch, int64_t 
   step_of step = {batch, count, indices, record};
   bppsa_comm_at(dp->world, "training step", record->step);
   record->forward_s = record->backward_s = 0;
+  if (batch->dataset->streams && count < batch->whole) { /* the ranks' shares of a smaller batch have other samples */
+    BPPSA_TRY(gather_states(dp, batch, batch->whole));
+  }
   const double start = bppsa_now();
   BPPSA_TRY(bppsa_data_parallel_compute(dp, count, train_block, &step, &sums));
   BPPSA_TRY(bppsa_data_parallel_add_along_time(dp, &sums));
@@ -253,6 +267,7 @@ static bppsa_status forward_backward(void *context, bppsa_batch *batch, int64_t 
 static bppsa_status describe_own(bppsa_data_parallel *dp, const step_of *s, bool backward, const char *otherwise,
                                  bppsa_line *line) {
   int64_t first, blocks, all;
+  s->batch->again = true;
   bppsa_data_parallel_share(dp, s->count, &first, &blocks, &all);
   for (int64_t b = first; b < first + blocks; ++b) {
     const int64_t from = block_begin(dp, s->count, b), to = block_begin(dp, s->count, b + 1);
@@ -301,8 +316,31 @@ static bppsa_status describe_nonfinite(void *context, bppsa_batch *batch, int64_
 
 static bppsa_status evaluate(void *context, bppsa_batch *batch, int64_t first, int64_t count, bppsa_evaluation *result) {
   const bppsa_data_parallel *dp = context;
+  const batch_shares shares = shares_of(dp);
   bppsa_comm_at(dp->world, "the evaluation", -1);
-  return bppsa_ranks_evaluate_batch(dp->world, dp->comm, batch, first, count, result);
+  return batch->dataset->streams ? bppsa_streams_evaluate(&shares, batch, first, count, result)
+                                 : bppsa_ranks_evaluate_batch(dp->world, dp->comm, batch, first, count, result);
+}
+
+bppsa_status bppsa_data_parallel_evaluate_streams(bppsa_comm *comm, bppsa_model *model, const bppsa_dataset *dataset,
+                                                  const bppsa_device *device, int64_t first, int64_t count, int64_t batch,
+                                                  bppsa_evaluation *result) {
+  BPPSA_REQUIRE(comm != NULL && model != NULL && dataset != NULL && result != NULL);
+  bppsa_batch buffers;
+  bppsa_data_parallel_config config = bppsa_data_parallel_config_default();
+  BPPSA_TRY(bppsa_evaluate_check(dataset, first, count, batch));
+  config.batch = bppsa_min(batch, count);
+  if (!dataset->streams || bppsa_comm_size(comm) > config.batch) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "evaluation of streams: %s, %lld samples in a batch, %d ranks, expected %s",
+                      dataset->streams ? "streams" : "samples that are no streams", (long long)config.batch,
+                      bppsa_comm_size(comm), dataset->streams ? "at most as many ranks as samples" : "streams");
+  }
+  const batch_shares shares = {comm, &config, bppsa_data_parallel_block(&config, bppsa_comm_size(comm)),
+                               bppsa_data_parallel_first};
+  BPPSA_TRY(bppsa_batch_create(model, dataset, device, bppsa_min(shares.block, config.batch), config.batch, false, &buffers));
+  const bppsa_status status = bppsa_streams_evaluate(&shares, &buffers, first, count, result);
+  bppsa_batch_free(&buffers);
+  return status;
 }
 
 static bppsa_status agree(void *context, int64_t step, bool *stop) {
@@ -378,7 +416,8 @@ bppsa_status bppsa_data_parallel_create(bppsa_comm *comm, bppsa_model *model, co
                                   .evaluate = evaluate,
                                   .agree = agree,
                                   .note = note,
-                                  .share = share};
+                                  .share = share,
+                                  .gather_states = config->time == NULL ? gather_states : NULL};
   bppsa_status status = bppsa_reverse_first_begin(comm, model, config->reverse_first, &dp->search);
   status = status == BPPSA_OK ? change_order(dp) : status;
   dp->noted = config->reverse_first < 0 ? dp->search.most == dp->search.possible : dp->search.k == config->reverse_first;

@@ -210,9 +210,9 @@ def command(words: list[str], told: ctypes.c_int | None = None) -> tuple[int, st
     return code, out, err
 
 
-_Two, _Four = ctypes.c_void_p * 2, ctypes.c_void_p * 4  # of addresses; every call makes its own
+_Two, _Five = ctypes.c_void_p * 2, ctypes.c_void_p * 5  # of addresses; every call makes its own
 _Pair = Tuple[Optional[int], Optional[int]]
-_Weights = Sequence[Optional[int]]  # of W_ih, W_hh, b_ih, b_hh
+_Weights = Sequence[Optional[int]]  # of W_ih, W_hh, b_ih, b_hh, the reset state
 
 
 class Scan:
@@ -241,16 +241,18 @@ OPEN: tuple[int, int, float] = (0, -1, -1.0)  # chunks, warm-up and tolerance, a
 class Layer:
     """One recurrent layer for one shape (T, B, I, H), which keeps nothing between two passes but its state: all that a backward
     pass reads of its forward pass is in a tape of the caller's. gpu, stream: as of Scan. speculation: chunks, warm-up and tolerance
-    of the method "speculative". lengths, resets: whether passes may be given them. Passes take addresses of arrays, which are read
+    of the method "speculative". lengths, resets: whether passes may be given them; reset_state: whether samples begin anew
+    with a learned state. Passes take addresses of arrays, which are read
     or written during the call alone (on a GPU until its stream has done the work); None stands for zeros, or for what is not
     wanted. Two threads wait for each other."""
 
     def __init__(self, cell: str, method: str, forward: str, relu: bool, f64: bool, shape: tuple[int, int, int, int],
                  input_gradients: bool, threads: int, gpu: int = -1, stream: int | None = None,
-                 speculation: tuple[int, int, float] = OPEN, lengths: bool = False, resets: bool = False) -> None:
+                 speculation: tuple[int, int, float] = OPEN, lengths: bool = False, resets: bool = False,
+                 reset_state: bool = False) -> None:
         self._handle = ctypes.c_void_p()
         _check(_layer_create(_word(cell), _word(method), _word(forward), relu, f64, sizes(*shape), input_gradients, lengths,
-                             resets, threads, gpu, stream, *speculation, ctypes.byref(self._handle)))
+                             resets + reset_state, threads, gpu, stream, *speculation, ctypes.byref(self._handle)))
         self._lock = threading.Lock()
         self.tape: int = _layer_tape(self._handle)  # numbers in a tape
         self.here = gpu < 0  # on the processor, where what a pass did can be asked without waiting for it
@@ -259,12 +261,12 @@ class Layer:
 
     def forward(self, x: int, spans: _Pair | None, first: _Pair | None, weights: _Weights, tape: int, last: _Pair, output: int,
                 cells: int | None = None) -> None:
-        """From x [T,B,I], the initial state and W_ih, W_hh, b_ih, b_hh to the tape, the last state, h_1 .. h_T [T,B,H] and an
+        """From x [T,B,I], the initial state and the weights to the tape, the last state, h_1 .. h_T [T,B,H] and an
         LSTM's c_1 .. c_T. A state is a pair, h [B,H] and an LSTM's c or None. spans: lengths, int64 [B] on the processor, and
         resets, bytes [T,B]."""
         states = None if first is None else _Two(*first)
         with self._lock:
-            _check(_layer_forward(self._handle, x, None if spans is None else _Two(*spans), states, _Four(*weights), tape,
+            _check(_layer_forward(self._handle, x, None if spans is None else _Two(*spans), states, _Five(*weights), tape,
                                   _Two(*last), output, cells))
 
     def backward(self, x: int, spans: _Pair | None, weights: _Weights, tape: int, seed: int, of_cells: _Pair,
@@ -272,8 +274,8 @@ class Layer:
         """From x, spans, the weights and the tape of a forward pass, and the gradient of h_1 .. h_T [T,B,H] and of the last c [B,H]
         or c_1 .. c_T [T,B,H], to those of the weights, of x and of the initial state."""
         with self._lock:
-            _check(_layer_backward(self._handle, x, None if spans is None else _Two(*spans), _Four(*weights), tape, seed,
-                                   _Two(*of_cells), _Four(*gradients), dx, _Two(*of_first)))
+            _check(_layer_backward(self._handle, x, None if spans is None else _Two(*spans), _Five(*weights), tape, seed,
+                                   _Two(*of_cells), _Five(*gradients), dx, _Two(*of_first)))
 
     def get_state(self) -> State:
         """What the bits of the next backward pass depend on."""

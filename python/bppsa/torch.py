@@ -72,10 +72,10 @@ def _readable(tensor: Tensor, shape: Any, dtype: torch.dtype, device: torch.devi
 
 
 class _Layer(torch.autograd.Function):
-    """One layer in one direction: x [T,B,I], W_ih, W_hh, b_ih, b_hh, of which biases may be None, and perhaps an initial state, to
-    h_1 .. h_T [T,B,H], with `cells` an LSTM's c_1 .. c_T, and the last state. A state is h [1,B,H], or of an LSTM h and c. key: of
-    the layer that computes it. With `recorded` a backward pass may follow. All that it reads is saved with autograd: hooks may move
-    it, and it is gone when autograd drops it.
+    """One layer in one direction: x [T,B,I], W_ih, W_hh, b_ih, b_hh, the state [S] with which samples begin anew, and perhaps an
+    initial state, to h_1 .. h_T [T,B,H], with `cells` an LSTM's c_1 .. c_T, and the last state. Biases and the state of resets may
+    be None. A state is h [1,B,H], or of an LSTM h and c. key: of the layer that computes it. With `recorded` a backward pass may
+    follow. All that it reads is saved with autograd: hooks may move it, and it is gone when autograd drops it.
 
     Gradients of x and of the initial state are to be as exact as BP's at every step. In chunks of time they are where the loss
     reaches every step; otherwise the pass is BP, and so are such passes of the layers below. These learn it from their marks:
@@ -85,20 +85,20 @@ class _Layer(torch.autograd.Function):
     def forward(ctx: Any, pool: Pool, key: Key, flops: float, recorded: bool, held: _Weights, spans: Spans, cells: bool,
                 mark: Tensor | None, x: Tensor, *inputs: Tensor | None) -> Any:
         steps, batch, _, hidden = key[5]
-        read, first = x, inputs[4:]
+        read, begins, first = x, inputs[4], inputs[5:]
         if recorded or flops > _tensors.LONG:  # a later or an interrupted pass reads aliases
-            read, first = x.detach(), [part.detach() for part in first]
+            read, begins, first = x.detach(), None if begins is None else begins.detach(), [part.detach() for part in first]
         last = [x.new_empty((1, batch, hidden)) for _ in range(2 if key[0] == "lstm" else 1)]
         output = x.new_empty((steps, batch, hidden))
         outputs = [output, output.new_empty(output.shape)] if cells else [output]
-        at = [_address(weight) for weight in held.aliases]
+        at = [*map(_address, held.aliases), _address(begins)]
 
         def run(layer: _native.Layer) -> Any:
             tape = x.new_empty(layer.tape) if x.is_cuda else Tape(pool.tapes, layer.tape, x.dtype)
             layer.forward(read.data_ptr(), _addresses((spans.lengths, spans.resets)), _addresses(first) if first else None, at,
                           tape.data_ptr() if x.is_cuda else tape.address, _addresses(last), *map(_address, outputs))
             pool.account.end(layer, False, held.number)
-            return tape, key[6] and layer.speculates[1], (held, spans)  # what the call reads belongs to it, behind an interrupt too
+            return tape, key[6] and layer.speculates[1], (held, spans, begins)  # what the call reads is its own
 
         tape, exact, _ = _call(flops, x, lambda: pool.run(key, run))  # a new layer may take seconds too
         if recorded:
@@ -109,7 +109,7 @@ class _Layer(torch.autograd.Function):
             ctx.shapes, ctx.held = held.shapes, weakref.ref(held)
             ctx.lengths, ctx.cells = spans.lengths, cells
             # Behind them those inputs on which the gradients depend (_Refuse).
-            ctx.save_for_backward(read, tape, spans.resets, *held.aliases, *[each for each in (x, *inputs)
+            ctx.save_for_backward(read, tape, spans.resets, begins, *held.aliases, *[each for each in (x, *inputs)
                                                                              if each is not None and each.requires_grad])
             ctx.set_materialize_grads(False)
             if exact:
@@ -159,10 +159,12 @@ def _backward(ctx: Any, of_output: Tensor | None, of_cells: Tensor | None, of_h:
     x, tape = _readable(saved[0], (steps, batch, inputs), dtype, device), _readable(saved[1], tape_shape, dtype, device)
     spans = WHOLE if ctx.lengths is None and saved[2] is None else Spans(
         ctx.lengths, None if saved[2] is None else _readable(saved[2], (steps, batch), torch.uint8, device))
-    weights = saved[3:7]
+    weights = saved[4:8]
     if held is None or any(map(operator.is_not, weights, held.aliases)):
         weights = [None if weight is None else _readable(weight, shape, dtype, device)
                    for weight, shape in zip(weights, ctx.shapes)]
+    begins = None if saved[3] is None else _readable(saved[3], ((2 if ctx.key[0] == "lstm" else 1) * hidden,), dtype, device)
+    weights = [*weights, begins]
     at = [_address(weight) for weight in weights]
     like = x.new_empty(()).expand(steps, batch, hidden)
     seed = _seed(of_output, of_h, like, spans)
@@ -172,7 +174,7 @@ def _backward(ctx: Any, of_output: Tensor | None, of_cells: Tensor | None, of_h:
     marks, wanted = ctx.needs_input_grad[7], ctx.needs_input_grad[8:]
     sequential = (ctx.exact or marks) and (of_mark is not None and of_mark.item() > 0 or not _reaches(seed, spans))
     gradients = [torch.empty_like(tensor) if want else None for tensor, want in zip((x, *weights), wanted)]
-    gradients += [x.new_empty((1, batch, hidden)) if want else None for want in wanted[5:]]
+    gradients += [x.new_empty((1, batch, hidden)) if want else None for want in wanted[6:]]
 
     pool, account, number = ctx.pool() or Pool(1), ctx.account, ctx.number
 
@@ -180,13 +182,13 @@ def _backward(ctx: Any, of_output: Tensor | None, of_cells: Tensor | None, of_h:
         to = [_address(gradient) for gradient in gradients]
         account.begin(layer, number, sequential)
         layer.backward(x.data_ptr(), _addresses((spans.lengths, spans.resets)), at, tape.data_ptr(), seed.data_ptr(),
-                       _addresses(to_cells), to[1:5], to[0], (*to[5:], None, None)[:2])
+                       _addresses(to_cells), to[1:6], to[0], (*to[6:], None, None)[:2])
         account.end(layer, True, number, sequential)
         return weights, spans
 
     _call(2 * ctx.flops, x, lambda: pool.run(ctx.key, run))
     if torch.is_grad_enabled():  # the graph of this pass is recorded
-        gradients = _Refuse.apply("bppsa.torch", len(gradients), *gradients, *saved[7:], of_output, of_cells, of_h, of_c)
+        gradients = _Refuse.apply("bppsa.torch", len(gradients), *gradients, *saved[8:], of_output, of_cells, of_h, of_c)
     return (None, None, None, None, None, None, None, x.new_full((), float(sequential)) if marks else None, *gradients)
 
 
@@ -252,7 +254,7 @@ class _Recurrent:
     scan_warm_up: int | None = None
     scan_tolerance: float | None = None
 
-    def _prepare(self, scan: str, forward: str, *speculation: Any) -> None:
+    def _prepare(self, scan: str, forward: str, reset_state: str, *speculation: Any) -> None:
         self.scan, self.forward_method = scan, forward
         for name, value in zip(_SPECULATION, map(plain, speculation)):
             setattr(self, name, value)
@@ -266,6 +268,17 @@ class _Recurrent:
                        for direction in ("", "_reverse")[:self._directions]]
         self._relu = getattr(self, "nonlinearity", "") == "relu"
         self._pool = Pool(4 * len(self._names))
+        if reset_state not in ("zero", "learned"):
+            raise ValueError(f"bppsa.torch.{type(self).__name__}: reset_state is {reset_state!r}, expected 'zero' or 'learned'")
+        if reset_state == "learned":
+            zeros = self.weight_hh_l0.detach().new_zeros(len(self._names), (1 + self._pair) * self.hidden_size)
+            self.reset_state = torch.nn.Parameter(zeros)
+
+    def reset_parameters(self) -> None:
+        """torch.nn's; a learned reset state becomes 0."""
+        super().reset_parameters()
+        if self._parameters.get("reset_state") is not None:
+            torch.nn.init.zeros_(self.reset_state)
 
     def _numbers(self) -> tuple[Any, ...]:
         """The numbers of scan="speculative" as _native.Layer takes them."""
@@ -324,7 +337,8 @@ class _Recurrent:
 
     def extra_repr(self) -> str:
         numbers = "".join(f", {name}={getattr(self, name)!r}" for name in _SPECULATION if getattr(self, name) is not None)
-        return super().extra_repr() + f", scan={self.scan!r}{numbers}, forward={self.forward_method!r}"
+        learned = "" if self._parameters.get("reset_state") is None else ", reset_state='learned'"
+        return super().extra_repr() + f", scan={self.scan!r}{numbers}, forward={self.forward_method!r}{learned}"
 
     def _find_weights(self, x: Tensor, number: int) -> _Weights:
         """The weights of one direction of one layer, kept for its next passes if they are the module's own parameters."""
@@ -341,28 +355,39 @@ class _Recurrent:
             self._pool.weights[number] = held
         return held
 
+    def _begins(self, x: Tensor, number: int) -> Tensor | None:
+        """The state [S] with which samples begin anew in one direction of one layer; None: zeros."""
+        states = self._parameters.get("reset_state")
+        if states is None:
+            return None
+        name, shape = f"bppsa.torch.{type(self).__name__}: reset_state", (len(self._names), (1 + self._pair) * self.hidden_size)
+        if states.shape != shape:
+            raise ValueError(f"{name} is {list(states.shape)}, expected {list(shape)}")
+        return _checked(name, states, x)[number]
+
     def _run(self, x: Tensor, spans: Spans, first: _State | None, number: int, marks: _Marks, cells: bool) -> tuple[_State, _State]:
         """h_1 .. h_T [T,B,H], with cells c_1 .. c_T too, and the last state of one direction of one layer, in the order in which it
         walks."""
         held = self._pool.weights.get(number)
         if held is None or not held.serve(x, self.hidden_size, self._parameters):
             held = self._find_weights(x, number)
+        begins = None if spans.resets is None else self._begins(x, number)
         to_inputs = recorded = False
         if torch.is_grad_enabled():
             to_inputs = x.requires_grad or (first is not None and (first[0].requires_grad or first[-1].requires_grad))
-            recorded = to_inputs or any([weight is not None and weight.requires_grad for weight in held.tensors])
+            recorded = to_inputs or any([weight is not None and weight.requires_grad for weight in (*held.tensors, begins)])
         steps, batch, inputs = x.shape
         key = (self._cell, self.scan, self.forward_method, self._relu, held.dtype is torch.float64,
                (steps, batch, inputs, self.hidden_size), to_inputs, torch.get_num_threads(), *_place(x),
                self._numbers() if self.scan == "speculative" else _native.OPEN, spans.lengths is not None,
-               spans.resets is not None)
+               spans.resets is not None, begins is not None)
         flops = 2.0 * steps * batch * held.shapes[0][0] * (inputs + self.hidden_size) * _growth(self.scan, self.hidden_size)
         if batch == 0:
             results = _Nothing.apply([steps] * (1 + cells) + [1] * (1 + self._pair), self.hidden_size, x, *held.tensors,
-                                     *(first or ()))
+                                     begins, *(first or ()))
         else:
             results = _Layer.apply(self._pool, key, flops, recorded, held, spans, cells, marks.below, x, *held.tensors,
-                                   *(first or ()))
+                                   begins, *(first or ()))
         states, last, mark = results[:1 + cells], results[1 + cells:2 + cells + self._pair], results[2 + cells + self._pair:]
         marks.here.extend(mark)
         return states, last
@@ -488,9 +513,9 @@ class _Recurrent:
         (h_0, c_0) for hx, and returns (h_T, c_T) in the place of h_T.
 
         resets: torch.bool [T,B], [B,T] with batch_first, or [T]; of packed sequences in the order in which they were before they
-        were packed. Where it is true, the sample begins anew in front of the step: its state there is 0 in every layer, at step 0
-        too, and no gradient goes through; in two directions each of them begins anew on its side of the cut (docs/resets.md). bytes
-        of 0 and 1 (torch.uint8) mean the same.
+        were packed. Where it is true, the sample begins anew in front of the step: its state there is 0, or the learned reset
+        state, in every layer, at step 0 too, and no gradient goes through; in two directions each of them begins anew on its side
+        of the cut (docs/resets.md). bytes of 0 and 1 (torch.uint8) mean the same.
 
         return_cells: an LSTM's c_1 .. c_T of the last layer are a third result, shaped as the first, with gradients."""
         name = f"bppsa.torch.{type(self).__name__}"
@@ -527,6 +552,9 @@ class RNN(_Recurrent, torch.nn.RNN):
               "blelloch 3" (up-levels), "chunked", "chunked 8"
     forward   how states are computed: "sequential", "speculative" (chunks of time at once, verified), "auto"
 
+    reset_state     with what a sample begins anew: "zero", or "learned", the parameter reset_state [L·D,H], of an LSTM [L·D,2H]
+                    with h in front of c, a row for each layer and direction, at first 0 (docs/resets.md)
+
     Of scan="speculative" alone; None leaves a number to the plan (recurrent/parallel_backward.h):
 
     scan_chunks     chunks of time, 1 or more
@@ -547,9 +575,10 @@ class RNN(_Recurrent, torch.nn.RNN):
     _cell = "rnn"
 
     def __init__(self, *args: Any, scan: str = "auto", forward: str = "sequential", scan_chunks: int | None = None,
-                 scan_warm_up: int | None = None, scan_tolerance: float | None = None, **kwargs: Any) -> None:
+                 scan_warm_up: int | None = None, scan_tolerance: float | None = None, reset_state: str = "zero",
+                 **kwargs: Any) -> None:
         super().__init__(*map(plain, args), **{name: plain(value) for name, value in kwargs.items()})
-        self._prepare(scan, forward, scan_chunks, scan_warm_up, scan_tolerance)
+        self._prepare(scan, forward, reset_state, scan_chunks, scan_warm_up, scan_tolerance)
 
 
 class GRU(_Recurrent, torch.nn.GRU):
@@ -558,9 +587,10 @@ class GRU(_Recurrent, torch.nn.GRU):
     _cell = "gru"
 
     def __init__(self, *args: Any, scan: str = "auto", forward: str = "sequential", scan_chunks: int | None = None,
-                 scan_warm_up: int | None = None, scan_tolerance: float | None = None, **kwargs: Any) -> None:
+                 scan_warm_up: int | None = None, scan_tolerance: float | None = None, reset_state: str = "zero",
+                 **kwargs: Any) -> None:
         super().__init__(*map(plain, args), **{name: plain(value) for name, value in kwargs.items()})
-        self._prepare(scan, forward, scan_chunks, scan_warm_up, scan_tolerance)
+        self._prepare(scan, forward, reset_state, scan_chunks, scan_warm_up, scan_tolerance)
 
 
 class LSTM(_Recurrent, torch.nn.LSTM):
@@ -571,8 +601,9 @@ class LSTM(_Recurrent, torch.nn.LSTM):
     _pair = True
 
     def __init__(self, *args: Any, scan: str = "auto", forward: str = "sequential", scan_chunks: int | None = None,
-                 scan_warm_up: int | None = None, scan_tolerance: float | None = None, **kwargs: Any) -> None:
+                 scan_warm_up: int | None = None, scan_tolerance: float | None = None, reset_state: str = "zero",
+                 **kwargs: Any) -> None:
         super().__init__(*map(plain, args), **{name: plain(value) for name, value in kwargs.items()})
         if self.proj_size != 0:
             raise NotImplementedError(f"bppsa.torch.LSTM: proj_size is {self.proj_size}, expected 0: there are no projections")
-        self._prepare(scan, forward, scan_chunks, scan_warm_up, scan_tolerance)
+        self._prepare(scan, forward, reset_state, scan_chunks, scan_warm_up, scan_tolerance)

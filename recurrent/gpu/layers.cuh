@@ -275,6 +275,8 @@ bppsa_status bppsa_gpu_sequences_allocate(recurrent_network *n); /* what is in h
 void bppsa_gpu_sequences_free(recurrent_network *n);
 /* Queues what a forward pass begins with: lengths, resets, samples and step go to the GPU, and the input's rows are cut. */
 bppsa_status bppsa_gpu_sequences_begin(recurrent_network *n);
+/* Queues the resets alone: a backward pass with a tape may be another network's than the forward pass. There are some. */
+bppsa_status bppsa_gpu_put_resets(const recurrent_network *n);
 /* Copies rows [T][b] of so many numbers, with 0 behind the samples' ends; from NULL: writes the zeros alone. */
 bppsa_status bppsa_gpu_cut(const recurrent_network *n, const void *from, int64_t width, int64_t from_row, void *to,
                            int64_t to_row);

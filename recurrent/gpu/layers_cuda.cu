@@ -681,6 +681,7 @@ bppsa_status put_seed(recurrent_network *n, const void *from) {
 /* Sets the gradients of the top layer's states. g_T alone is read where it stands, unless something is added to it, or it is half
  * of a pair. */
 bppsa_status seed_layers(recurrent_network *n, const void *seed) {
+  BPPSA_TRY(n->config.tape && n->resets.active ? bppsa_gpu_put_resets(n) : BPPSA_OK);
   if (n->config.bidirectional) {
     int64_t first;
     const int64_t bytes = bppsa_recurrent_head_rows(n, &first) * bppsa_recurrent_outputs(&n->config) * size_of(n);

@@ -68,6 +68,21 @@ template <typename real> bppsa_status forward_layer(recurrent_network *n, int64_
              : run_steps(n, c);
 }
 
+/* The masks of a window of lanes (layer_resets), which stand behind what the lanes are told. */
+struct walk_masks {
+  int64_t row;
+  char *words, *bytes;
+};
+
+walk_masks masks_of(const recurrent_network *n) {
+  const int64_t lanes = n->forward.most_lanes, window = n->forward.window;
+  walk_masks m = {};
+  m.row = divide_up(window, 32) + 1;
+  m.words = (char *)n->gpu->walk.items + lanes * (int64_t)sizeof(bppsa_walk_item);
+  m.bytes = m.words + lanes * m.row * (int64_t)sizeof(uint32_t);
+  return m;
+}
+
 /* Computes a window, which is a batch of lanes for the sequential pass: gathers what it reads, and settles what it writes. */
 template <typename real>
 bppsa_status run_window(const recurrent_network *n, int64_t l, bool guesses, int64_t count, int64_t steps) {
@@ -88,6 +103,14 @@ bppsa_status run_window(const recurrent_network *n, int64_t l, bool guesses, int
   w.accept = n->forward.plan.accept;
   w.stop = n->forward.plan.stop;
   w.settled = n->forward.plan.settled;
+  if (c.resets.mask != NULL) {
+    const walk_masks masks = masks_of(n);
+    w.resets = c.resets.mask;
+    w.mask = (uint8_t *)masks.bytes;
+    w.words = (uint32_t *)masks.words;
+    w.row = masks.row;
+    c.resets = {w.mask, w.words, w.row};
+  }
   w.layer = {(real *)(c.pre != NULL ? c.pre : c.x), c.h, c.cells, c.saved};
   w.window = {(real *)gpu->walk.inputs, (real *)n->forward.scratch, (real *)bppsa_walk_window_cells(n), (real *)gpu->walk.saved};
   BPPSA_LAUNCH(bppsa_recurrent_walk_gather<real>, (unsigned)count, WALK_THREADS, 0, gpu->stream, w);
@@ -136,7 +159,8 @@ bppsa_status visit_walk(recurrent_network *n, bppsa_recurrent_visit visit, int64
                       (long long)lanes, (int)MOST_BLOCKS);
   }
   BPPSA_TRY(bppsa_forward_visit_states(n, visit, bytes));
-  BPPSA_TRY(visit(&m.items, lanes * (int64_t)sizeof(bppsa_walk_item), bytes));
+  const int64_t masks = n->config.resets ? lanes * ((divide_up(window, 32) + 1) * (int64_t)sizeof(uint32_t) + window) : 0;
+  BPPSA_TRY(visit(&m.items, lanes * (int64_t)sizeof(bppsa_walk_item) + masks, bytes));
   BPPSA_TRY(visit(&m.found, lanes * (int64_t)sizeof(bppsa_walk_found), bytes));
   BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, window, lanes, width, &m.inputs, bytes));
   return n->cell->saved > 0 ? bppsa_recurrent_visit_array(n, visit, window, lanes, n->cell->saved * hidden, &m.saved, bytes)

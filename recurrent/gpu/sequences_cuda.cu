@@ -53,21 +53,6 @@ bppsa_status hide(const recurrent_network *n, int64_t l, int64_t steps, int64_t 
   return bppsa_cuda_check(cudaGetLastError(), "samples that begin anew: launch");
 }
 
-/* Brings the resets of the present batch to the GPU. */
-bppsa_status put_resets(const recurrent_network *n) {
-  sequence_resets r = {};
-  r.lengths = n->ragged.active ? n->gpu->lengths : NULL;
-  r.mask = n->gpu->resets;
-  r.words = (uint32_t *)n->gpu->reset_words;
-  r.steps = n->config.seq_len;
-  r.batch = n->batch;
-  r.row = reset_row_of(n);
-  r.sides = bppsa_recurrent_directions(&n->config);
-  BPPSA_TRY(bppsa_memory_queue_put(n->gpu->device, r.mask, n->resets.given, r.steps * r.batch));
-  BPPSA_LAUNCH(bppsa_sequence_resets, blocks_of(r.sides * r.batch * r.row * 32), THREADS, 0, stream_of(n), r);
-  return bppsa_cuda_check(cudaGetLastError(), "samples that begin anew: launch");
-}
-
 template <typename real> bppsa_status sum_begun(const recurrent_network *n, int64_t l) {
   begun_rows<real> r = {};
   r.resets = resets_of(n, l);
@@ -152,12 +137,19 @@ bppsa_status bppsa_gpu_sequences_allocate(recurrent_network *n) {
     n->ragged.place = (recurrent_place *)bppsa_calloc(c->batch, sizeof *n->ragged.place);
     BPPSA_TRY(n->ragged.place != NULL ? BPPSA_OK : BPPSA_ERR_MEMORY);
   }
+  if (c->resets && c->part.seq_len > 0) { /* what phases on the host read */
+    n->resets.mask = (uint8_t *)bppsa_calloc(c->part.seq_len, (size_t)c->batch);
+    n->resets.any = (uint8_t *)bppsa_calloc(c->part.seq_len, 1);
+    BPPSA_TRY(n->resets.mask != NULL && n->resets.any != NULL ? BPPSA_OK : BPPSA_ERR_MEMORY);
+  }
   return c->dropout > 0 ? bppsa_memory_alloc_staging(n->gpu->device, sizeof *n->gpu->drop_step, (void **)&n->gpu->drop_step)
                         : BPPSA_OK;
 }
 
 void bppsa_gpu_sequences_free(recurrent_network *n) {
   bppsa_free(n->ragged.place);
+  bppsa_free(n->resets.mask);
+  bppsa_free(n->resets.any);
   if (n->gpu->drop_step != NULL) {
     bppsa_memory_free_staging(n->gpu->device, n->gpu->drop_step);
   }
@@ -171,6 +163,25 @@ void bppsa_gpu_tell_step(recurrent_network *n, int64_t step) {
   }
 }
 
+/* A part of a sequence takes those of its own steps. */
+bppsa_status bppsa_gpu_put_resets(const recurrent_network *n) {
+  const bppsa_device *device = n->gpu->device;
+  const uint8_t *given = n->resets.given + n->config.part.first * n->batch;
+  sequence_resets r = {};
+  r.lengths = n->ragged.active ? n->gpu->lengths : NULL;
+  r.mask = n->gpu->resets;
+  r.words = (uint32_t *)n->gpu->reset_words;
+  r.steps = n->config.seq_len;
+  r.batch = n->batch;
+  r.row = reset_row_of(n);
+  r.sides = bppsa_recurrent_directions(&n->config);
+  const int64_t bytes = r.steps * r.batch;
+  BPPSA_TRY(n->resets.on_gpu ? bppsa_memory_queue_copy(device, r.mask, bytes, given, bytes, bytes, 1)
+                             : bppsa_memory_queue_put(device, r.mask, given, bytes));
+  BPPSA_LAUNCH(bppsa_sequence_resets, blocks_of(r.sides * r.batch * r.row * 32), THREADS, 0, stream_of(n), r);
+  return bppsa_cuda_check(cudaGetLastError(), "samples that begin anew: launch");
+}
+
 bppsa_status bppsa_gpu_sequences_begin(recurrent_network *n) {
   const bppsa_device *device = n->gpu->device;
   const int64_t size = (int64_t)sizeof(int64_t), input = n->config.input;
@@ -181,7 +192,7 @@ bppsa_status bppsa_gpu_sequences_begin(recurrent_network *n) {
   if (n->ragged.active) {
     BPPSA_TRY(bppsa_memory_queue_put(device, n->gpu->lengths, n->ragged.lengths, n->batch * size));
   }
-  BPPSA_TRY(n->resets.active ? put_resets(n) : BPPSA_OK); /* by the lengths */
+  BPPSA_TRY(n->resets.active ? bppsa_gpu_put_resets(n) : BPPSA_OK); /* by the lengths */
   return n->ragged.active ? bppsa_gpu_cut(n, n->x, input, input, n->ragged.x, input) : BPPSA_OK;
 }
 

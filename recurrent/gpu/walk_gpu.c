@@ -15,13 +15,25 @@ static bool may_cross(const walk *w, const lane *l) {
   return l->end >= w->border && w->border < w->n->forward.seq_len && (w->phase == BPPSA_WALK_TAIL || l->end > w->border);
 }
 
+/* The step in front of which the lane's next walk stops in this part: a lane that compares does so in front of a reset, since the
+ * stored states behind it began anew. */
+static int64_t stop_of(const walk *w, const lane *l) {
+  const int64_t stop = bppsa_walk_stop(w, l);
+  const recurrent_network *n = w->n;
+  if (w->phase == BPPSA_WALK_SPECULATE || !n->resets.active) {
+    return stop;
+  }
+  const int64_t reset = bppsa_resets_find(n, w->layer, l->at + 1, stop, l->sample, 1, false);
+  return reset >= 0 ? reset : stop;
+}
+
 static bppsa_walk_item item_of(const walk *w, const lane *l) {
   bppsa_walk_item item = {.h = l->from.h,
                           .c = l->from.c,
                           .sample = l->sample,
                           .at = l->at - w->first,
                           .begin = bppsa_walk_chunk_begin(w->n, l->chunk) - w->first,
-                          .stop = bppsa_walk_stop(w, l) - w->first,
+                          .stop = stop_of(w, l) - w->first,
                           .end = l->end - w->first,
                           .since = l->since == BPPSA_SETTLE_NEVER ? l->since : l->since - w->first};
   if (may_cross(w, l)) {
@@ -51,6 +63,9 @@ static bool settle_mend(const walk *w, const bppsa_walk_found *found, lane *l) {
   l->since = found->since == BPPSA_SETTLE_NEVER ? found->since : found->since + w->first;
   if (found->agreed) {
     l->gap = fmax(l->gap, found->distance);
+    return w->phase == BPPSA_WALK_TAIL && bppsa_walk_next_doubt(w, l);
+  }
+  if (bppsa_walk_at_reset(w, l)) {
     return w->phase == BPPSA_WALK_TAIL && bppsa_walk_next_doubt(w, l);
   }
   if (l->at == l->end) {

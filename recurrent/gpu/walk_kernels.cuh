@@ -1,6 +1,6 @@
 /* Windows of lanes of a parallel forward pass (recurrent/walk.h) on a GPU: a block for each lane.
  *
- *     gather   copies the lanes' inputs, and the states in front of them, to a batch whose samples are lanes
+ *     gather   copies the lanes' inputs, the states in front of them, and where they begin anew, to a batch whose samples are lanes
  *              (the kernels of the sequential pass compute the batch)
  *     settle   copies the steps of the lanes' chunks to the layer's arrays: all of them, or those up to the first one that agrees
  *              with the stored state, as walk_chunk in speculate_kernels.cuh does */
@@ -25,6 +25,11 @@ template <typename real> struct walk_arrays {
   bool guesses, relu; /* guesses: all steps of the chunk are kept */
   double accept, stop, settled;
   walk_sequence<real> layer, window;
+  /* Where samples of the layer begin anew, and lanes in the window (layer_resets: [steps][count] and [count][row]); NULL: none */
+  const uint8_t *resets;
+  uint8_t *mask;
+  uint32_t *words;
+  int64_t row;
 };
 
 /* What a warp sees at a step: how far its state is away from the stored one, and whether this is within the tolerances. */
@@ -60,6 +65,12 @@ __device__ __forceinline__ void walk_copy(int64_t first, int64_t end, int64_t wi
   }
 }
 
+/* Does the lane of an item begin anew in front of step s of the window? */
+template <typename real>
+__device__ __forceinline__ bool walk_anew(const walk_arrays<real> &w, const bppsa_walk_item &i, int64_t s) {
+  return w.resets != NULL && s < w.steps && i.at + s < w.all && w.resets[(i.at + s) * w.batch + i.sample] != 0;
+}
+
 /* Steps behind the layer's last one have its input: their results are not used. */
 template <typename real> __global__ void __launch_bounds__(WALK_THREADS) bppsa_recurrent_walk_gather(walk_arrays<real> w) {
   const int64_t lane = blockIdx.x;
@@ -69,11 +80,22 @@ template <typename real> __global__ void __launch_bounds__(WALK_THREADS) bppsa_r
     const int64_t s = e / width, k = e % width, step = i.at + s < w.all ? i.at + s : w.all - 1;
     w.window.inputs[(s * w.count + lane) * w.width + k] = w.layer.inputs[(step * w.batch + i.sample) * w.width + k];
   }
+  const bool anew = walk_anew(w, i, 0);
   for (int64_t j = threadIdx.x; j < w.hidden; j += WALK_THREADS) {
-    w.window.h[lane * w.hidden + j] = i.h != NULL ? ((const real *)i.h)[j] : 0;
+    w.window.h[lane * w.hidden + j] = i.h != NULL && !anew ? ((const real *)i.h)[j] : 0;
     if (w.window.cells != NULL) {
-      w.window.cells[lane * w.hidden + j] = i.c != NULL ? ((const real *)i.c)[j] : 0;
+      w.window.cells[lane * w.hidden + j] = i.c != NULL && !anew ? ((const real *)i.c)[j] : 0;
     }
+  }
+  for (int64_t word = threadIdx.x; w.resets != NULL && word < w.row; word += WALK_THREADS) {
+    uint32_t bits = 0;
+    for (int64_t s = 0; s < 32; ++s) {
+      bits |= (uint32_t)walk_anew(w, i, word * 32 + s) << s;
+    }
+    w.words[lane * w.row + word] = bits;
+  }
+  for (int64_t s = threadIdx.x; w.resets != NULL && s < w.steps; s += WALK_THREADS) {
+    w.mask[s * w.count + lane] = walk_anew(w, i, s);
   }
 }
 

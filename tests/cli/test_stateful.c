@@ -1,8 +1,14 @@
 /* --stateful: pieces of streams, evaluated one behind the other, have the losses of whole streams; a training step begins with the
- * states in which the one before has ended; kill and resumption of packed and unpacked runs; what is refused. */
+ * states in which the one before has ended; kill and resumption of packed and unpacked runs; ranks that share the batch have the
+ * bits of one; what is refused. BPPSA_TEST_DEVICE names the device. */
 #include "tests/cli/batch_files.h"
 
 #include <math.h>
+
+#include "tests/support/support.h"
+
+static const char *device; /* "--device cuda" */
+static bool gpu;
 
 enum { STREAMS = 4, PIECES = 3, STEPS = 5, LONG = PIECES * STEPS, SET = STREAMS * PIECES };
 
@@ -38,7 +44,7 @@ static int enter(void **state) {
 }
 
 static double loss_of(const char *command, const char *more) {
-  json_t *document = run_json("%s %s --json", command, more);
+  json_t *document = run_json("%s %s %s --json", command, more, device);
   const double loss = get_real(document, "loss");
   json_decref(document);
   return loss;
@@ -52,8 +58,8 @@ static void test_eval(void **state) {
     const char *cell = cells[k % 3], *of_whole = k < 3 ? "" : "--resets R.npy --loss-weights W.npy",
                *of_pieces = k < 3 ? "" : "--resets PR.npy --loss-weights PW.npy";
     assert_runs("train %s --data npy:X.npy,Y.npy --loss all --hidden 4 --layers 2 --batch 4 --dtype f64 --iterations 3 --lr 0.05 "
-                "--save-weights V.safetensors",
-                cell);
+                "--save-weights V.safetensors %s",
+                cell, device);
     snprintf(whole, sizeof whole, "eval %s --data npy:X.npy,Y.npy --batch 4 --weights V.safetensors %s", cell, of_whole);
     snprintf(pieces, sizeof pieces, "eval %s --data npy:PX.npy,PY.npy --batch 4 --weights V.safetensors %s", cell, of_pieces);
     const double loss = loss_of(whole, "");
@@ -141,9 +147,9 @@ static void test_second_step(void **state) {
   for (int k = 0; k < 2; ++k) {
     const char *lengths = k == 0 ? "" : "--lengths PL.npy";
     double squares = 0;
-    assert_runs(TRAIN_LSTM " %s --iterations 0 --save-weights V0.safetensors", lengths);
-    assert_runs(TRAIN_LSTM " %s --iterations 1 --save-weights V1.safetensors", lengths);
-    json_t *train = run_json(TRAIN_LSTM " %s --iterations 2 --backward bp --json", lengths);
+    assert_runs(TRAIN_LSTM " %s --iterations 0 --save-weights V0.safetensors %s", lengths, device);
+    assert_runs(TRAIN_LSTM " %s --iterations 1 --save-weights V1.safetensors %s", lengths, device);
+    json_t *train = run_json(TRAIN_LSTM " %s --iterations 2 --backward bp --json %s", lengths, device);
     const json_t *row = json_array_get(json_object_get(train, "rows"), 1);
     save_second(k == 1);
     assert_runs("grad lstm --weights V1.safetensors --input x2.npy --labels y2.npy --h0 h.npy --c0 c.npy %s --backward bp --out "
@@ -173,27 +179,79 @@ static void test_resume(void **state) {
                                      "--batch 2 --resets PR.npy --lengths PL.npy --pack 9",
                                      "--batch 2 --lengths PL.npy --dtype f64 --algorithm blelloch"};
   for (int k = 0; k < 4; ++k) {
-    assert_runs(TRAIN " %s --iterations 11 --log a.jsonl --save-weights whole.safetensors", ways[k]);
-    for (int64_t stop = 1; stop < 6; ++stop) {
-      assert_runs(TRAIN " %s --iterations %d --checkpoint r%d-%d --log b.jsonl", ways[k], (int)stop, k, (int)stop);
-      assert_runs(TRAIN " %s --iterations 11 --checkpoint r%d-%d --resume --threads 2 --log b.jsonl --save-weights w.safetensors",
-                  ways[k], k, (int)stop);
+    assert_runs(TRAIN " %s --iterations 11 --log a.jsonl --save-weights whole.safetensors %s", ways[k], device);
+    for (int64_t stop = 1; stop < 6; stop += gpu ? 3 : 1) {
+      assert_runs(TRAIN " %s --iterations %d --checkpoint r%d-%d --log b.jsonl %s", ways[k], (int)stop, k, (int)stop, device);
+      assert_runs(TRAIN
+                  " %s --iterations 11 --checkpoint r%d-%d --resume --threads 2 --log b.jsonl --save-weights w.safetensors %s",
+                  ways[k], k, (int)stop, device);
       assert_equal_files("w.safetensors", "whole.safetensors");
       assert_int_equal(remove("b.jsonl"), 0);
     }
   }
   assert_fails(
-      2, "checkpoint in r0-2",
+      2, "checkpoint in r0-4",
       "train gru --data npy:PX.npy,PY.npy --loss all --hidden 3 --layers 2 --validation 0.25 --lr 0.05 --no-shuffle --batch 2 "
-      "--iterations 12 --checkpoint r0-2 --resume");
+      "--iterations 12 --checkpoint r0-4 --resume %s",
+      device);
+}
+
+/* Streams of a bitstream: in an epoch two batches of 40 samples, which are three blocks, and one of 16, whose only block is another
+ * rank's. */
+#define TRAIN_MANY "train lstm --seq-len 6 --samples 120 --loss all --hidden 3 --layers 2 --batch 40 --validation 0.2 --stateful"
+
+/* Any number of ranks has the bits of one, with resets and weights; a run goes on with other ranks than those that have begun it.
+ * What ranks have learned and lost is that of a run without them, within rounding, as the losses of an evaluation are. */
+static void test_ranks(void **state) {
+  (void)state;
+  const char *where = gpu ? "--device cuda:0" : "";
+  assert_runs(TRAIN_MANY " --iterations 7 --ranks 1 --log a.jsonl --save-weights whole.safetensors %s", where);
+  for (int ranks = 2; ranks <= 3; ++ranks) {
+    assert_runs(TRAIN_MANY " --iterations 7 --ranks %d --log b.jsonl --save-weights w.safetensors %s", ranks, where);
+    assert_equal_files("w.safetensors", "whole.safetensors");
+    assert_int_equal(remove("b.jsonl"), 0);
+    for (int stop = 1; stop < 4; stop += gpu ? 2 : 1) {
+      assert_runs(TRAIN_MANY " --iterations %d --ranks %d --checkpoint k%d-%d %s", stop, ranks, ranks, stop, where);
+      assert_runs(TRAIN_MANY " --iterations 7 --ranks %d --checkpoint k%d-%d --resume --save-weights w.safetensors %s", 4 - ranks,
+                  ranks, stop, where);
+      assert_equal_files("w.safetensors", "whole.safetensors");
+    }
+  }
+  json_t *ranked = run_json(TRAIN_MANY " --epochs 2 --ranks 3 --dtype f64 --json %s", where),
+         *alone = run_json(TRAIN_MANY " --epochs 2 --dtype f64 --json %s", where);
+  static const char *const keys[] = {"loss", "grad_norm", "validation_loss"};
+  for (int i = 0; i < 6; ++i) {
+    const json_t *one = json_array_get(json_object_get(ranked, "rows"), (size_t)(i / 3)),
+                 *other = json_array_get(json_object_get(alone, "rows"), (size_t)(i / 3));
+    assert_true(fabs(get_real(one, keys[i % 3]) - get_real(other, keys[i % 3])) < 1e-12);
+  }
+  json_decref(ranked);
+  json_decref(alone);
+  char eval[256];
+  snprintf(eval, sizeof eval, "eval lstm --seq-len 6 --samples 100 --stateful --dtype f64 --weights whole.safetensors %s", where);
+  const double loss = loss_of(eval, "--batch 40");
+  for (int ranks = 1; ranks <= 3; ++ranks) {
+    char more[32];
+    snprintf(more, sizeof more, "--ranks %d --batch 40", ranks);
+    assert_true(fabs(loss_of(eval, more) - loss) < 1e-14);
+    snprintf(more, sizeof more, "--ranks %d --batch 3", ranks); /* a sample for each rank */
+    assert_true(fabs(loss_of(eval, more) - loss_of(eval, "--batch 3")) < 1e-14);
+  }
+  assert_true(fabs(loss_of(eval, "--batch 3") - loss) > 1e-9);
 }
 
 static void test_refused(void **state) {
   (void)state;
-  assert_fails(2, "--stateful: given beside ranks", TRAIN " --batch 2 --iterations 1 --ranks 2");
+  static const char *const splits[] = {"time", "time:1,batch:2", "gpipe", "layers"};
+  for (int k = 0; k < 4; ++k) {
+    char sentence[160];
+    snprintf(sentence, sizeof sentence, "--stateful: given beside --split %s, where other ranks have the states", splits[k]);
+    assert_fails(2, sentence, TRAIN " --batch 2 --iterations 1 --ranks 2 --split %s", splits[k]);
+  }
+  assert_fails(2, "more than the 2 samples of a batch", TRAIN " --batch 2 --iterations 1 --ranks 3");
   assert_fails(2, "--stateful: given beside --bidirectional, whose reverse direction has no past",
                TRAIN " --batch 2 --iterations 1 --bidirectional");
-  json_t *train = run_json(TRAIN " --batch 2 --iterations 2 --json");
+  json_t *train = run_json(TRAIN " --batch 2 --iterations 2 --json %s", device);
   const json_t *config = json_object_get(train, "config");
   assert_true(json_is_true(json_object_get(config, "stateful")));
   assert_string_equal(get_text(config, "order"), "data");
@@ -202,6 +260,12 @@ static void test_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_eval), cmocka_unit_test(test_second_step),
-                                     cmocka_unit_test(test_resume), cmocka_unit_test(test_refused)};
+                                     cmocka_unit_test(test_resume), cmocka_unit_test(test_ranks), cmocka_unit_test(test_refused)};
+  const char *name = getenv("BPPSA_TEST_DEVICE");
+  static char text[64];
+  bppsa_device_destroy(test_device(1)); /* skips the test where the device is missing */
+  snprintf(text, sizeof text, "--device %s", name != NULL ? name : "cpu");
+  device = text;
+  gpu = name != NULL;
   return cmocka_run_group_tests(tests, enter, leave_directory);
 }

@@ -6,13 +6,16 @@ CELLS = {"GRU": torch._VF.gru_cell, "tanh": torch._VF.rnn_tanh_cell, "relu": tor
 
 def walk(layer, number, x, state, masks, lengths, order):
     """One direction of one layer: h and of an LSTM c of every step, and the last state. masks[t]: where it begins anew in front of
-    its step t."""
+    its step t, with the layer's row of a learned reset state if it has one."""
+    learned = getattr(layer, "reset_state", None)
+    begins = [torch.zeros_like(part) for part in state] if learned is None else \
+        [row.expand(len(state[0]), -1) for row in learned[number].chunk(len(state))]
     weights = [getattr(layer, name) for name in layer._all_weights[number]]
     weights += [None] * (4 - len(weights))
     cell = CELLS.get(getattr(layer, "nonlinearity", "GRU"))
     found = [None] * len(x)
     for t in order:
-        begun = [torch.where(masks[t].unsqueeze(1), torch.zeros_like(part), part) for part in state]
+        begun = [torch.where(masks[t].unsqueeze(1), new, part) for new, part in zip(begins, state)]
         new = torch._VF.lstm_cell(x[t], begun, *weights) if len(state) == 2 else [cell(x[t], begun[0], *weights)]
         runs = (t < lengths).unsqueeze(1)
         found[t] = [torch.where(runs, part, torch.zeros_like(part)) for part in new]

@@ -130,7 +130,7 @@ static void free_passes(const passes *m) {
 static void go_through(const passes *m) {
   void *const *a = m->a;
   const int64_t x = count_of(m->p, X) * (int64_t)bppsa_dtype_size(m->p->dtype);
-  const void *const weights[] = {a[W_IH], a[W_HH], a[B_IH], a[B_HH]};
+  const void *const weights[] = {a[W_IH], a[W_HH], a[B_IH], a[B_HH], NULL};
   assert_int_equal(bppsa_python_layer_forward(m->layers[0], a[X], NULL, m->p->start ? (const void *[]){a[H0], a[C0]} : NULL,
                                               weights, m->tapes[0], (void *[]){a[LAST_H], a[LAST_C]}, a[OUTPUT], a[CELLS]),
                    BPPSA_OK);
@@ -140,12 +140,12 @@ static void go_through(const passes *m) {
   assert_int_equal(bppsa_memory_queue_copy(m->where, m->x, x, a[X], x, x, 1), BPPSA_OK);
   assert_int_equal(bppsa_memory_queue_copy(m->where, m->tapes[1], m->tape, m->tapes[0], m->tape, m->tape, 1), BPPSA_OK);
   assert_int_equal(bppsa_memory_queue_clear(m->where, m->tapes[0], m->tape), BPPSA_OK);
-  assert_int_equal(
-      bppsa_python_layer_backward(m->layers[1], m->x, NULL, weights, m->tapes[1], a[SEED],
-                                  (const void *[]){m->p->cells ? NULL : a[OF_CELL], m->p->cells ? a[OF_CELL] : NULL},
-                                  (void *[]){a[GRADIENT + W_IH], a[GRADIENT + W_HH], a[GRADIENT + B_IH], a[GRADIENT + B_HH]},
-                                  a[GRADIENT + X], (void *[]){a[GRADIENT + H0], a[GRADIENT + C0]}),
-      BPPSA_OK);
+  assert_int_equal(bppsa_python_layer_backward(
+                       m->layers[1], m->x, NULL, weights, m->tapes[1], a[SEED],
+                       (const void *[]){m->p->cells ? NULL : a[OF_CELL], m->p->cells ? a[OF_CELL] : NULL},
+                       (void *[]){a[GRADIENT + W_IH], a[GRADIENT + W_HH], a[GRADIENT + B_IH], a[GRADIENT + B_HH], NULL},
+                       a[GRADIENT + X], (void *[]){a[GRADIENT + H0], a[GRADIENT + C0]}),
+                   BPPSA_OK);
 }
 
 /* Runs a forward and a backward pass on `where`, whose stream is the caller's, from the inputs of `values` to its results. */

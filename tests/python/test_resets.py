@@ -65,11 +65,14 @@ class Resets(unittest.TestCase):
             torch.manual_seed(number)
             cell, scan = rng.choice(("RNN", "GRU", "LSTM")), rng.choice(SCANS)
             options = dict(num_layers=rng.randint(1, 3), bidirectional=rng.random() < 0.4, bias=rng.random() < 0.8,
-                           forward=rng.choice(("sequential", "auto", "speculative")), scan=scan)
+                           forward=rng.choice(("sequential", "auto", "speculative")), scan=scan,
+                           reset_state=rng.choice(("zero", "learned")))
             options.update(SPECULATIVE if scan == "speculative" else {})
             steps, batch = rng.randint(1, 40), rng.randint(1, 5)
             dtype = rng.choice((torch.float32, torch.float64))
             layer = getattr(bppsa.torch, cell)(rng.randint(1, 4), rng.randint(1, 12), **options).to(dtype)
+            if options["reset_state"] == "learned":
+                torch.nn.init.normal_(layer.reset_state)
             draw = lambda *shape: torch.randn(*shape, dtype=dtype, requires_grad=True)
             states = (options["num_layers"] * (2 if options["bidirectional"] else 1), batch, layer.hidden_size)
             start = None if rng.random() < 0.4 else [draw(*states) for _ in range(1 + (cell == "LSTM"))]
@@ -264,6 +267,68 @@ class Resets(unittest.TestCase):
         layer = bppsa.torch.LSTM(2, 3, bidirectional=True).double()
         x, resets = torch.randn(6, 2, 2, dtype=torch.float64, requires_grad=True), torch.rand(6, 2) < 0.4
         self.assertTrue(torch.autograd.gradcheck(lambda x: layer(x, None, resets, True)[::2], x))
+
+    def test_learned_reset_state(self):
+        """The parameter: its shape, its name, what it begins with; of one direction the gradient by finite differences, with the
+        batch first, packed, and two directions; another layer reads it; without a mask it has no gradient."""
+        for cell, pair in (("RNN", 1), ("GRU", 1), ("LSTM", 2)):
+            make = getattr(bppsa.torch, cell)
+            layer = make(2, 3, 2, bidirectional=True, batch_first=True, reset_state="learned").double()
+            self.assertEqual(list(layer.state_dict())[-1], "reset_state")
+            self.assertEqual(list(layer.reset_state.shape), [4, 3 * pair])
+            self.assertEqual(layer.reset_state.abs().sum().item(), 0)
+            self.assertIn("reset_state='learned'", repr(layer))
+            plain = make(2, 3, 2, bidirectional=True, batch_first=True).double()
+            self.assertEqual(set(layer.state_dict()) - set(plain.state_dict()), {"reset_state"})
+            plain.load_state_dict({name: value for name, value in layer.state_dict().items() if name != "reset_state"})
+            x, resets = torch.randn(2, 6, 2, dtype=torch.float64), torch.rand(2, 6) < 0.4
+            resets[0, 0] = resets[1, 3] = True
+            self.assertTrue(torch.equal(layer(x, None, resets)[0], plain(x, None, resets)[0]))  # zeros
+            torch.nn.init.normal_(layer.reset_state)
+            packed = pack_padded_sequence(x, [6, 4], batch_first=True)
+            for run in (lambda: layer(x, None, resets)[0], lambda: layer(packed, None, resets)[0].data):
+                def outputs(state):
+                    with torch.no_grad():
+                        layer.reset_state.copy_(state)
+                    return run()
+
+                def gradient(seed):
+                    return torch.autograd.grad(run(), layer.reset_state, seed)[0]
+
+                at, seed = layer.reset_state.detach().clone(), torch.randn_like(run())
+                found = gradient(seed)
+                for number in range(at.numel()):
+                    step = torch.zeros_like(at).view(-1)
+                    step[number] = 1e-6
+                    slope = ((outputs(at + step.view_as(at)) - outputs(at - step.view_as(at))).detach() * seed).sum() / 2e-6
+                    self.assertLess(abs(slope - found.view(-1)[number]).item(), 1e-7)
+                outputs(at)
+            other = copy.deepcopy(layer)
+            self.assertTrue(torch.equal(other(x, None, resets)[0], layer(x, None, resets)[0]))
+            self.assertIsNone(torch.autograd.grad(layer(x)[0].sum(), layer.reset_state, allow_unused=True)[0])
+            output = layer(x, None, resets)[0]
+            with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"), torch.no_grad():
+                layer.reset_state.add_(1)
+                with torch.enable_grad():
+                    output.sum().backward()
+            layer.reset_parameters()
+            self.assertEqual(layer.reset_state.abs().sum().item(), 0)
+            layer.reset_state = torch.nn.Parameter(torch.zeros(3, 3 * pair).double())
+            with self.assertRaisesRegex(ValueError, r"reset_state is \[3, \d\], expected \[4, \d\]"):
+                layer(x, None, resets)
+            with self.assertRaisesRegex(ValueError, "reset_state is 'ones', expected 'zero' or 'learned'"):
+                make(2, 3, reset_state="ones")
+
+    def test_weights_of_the_program(self):
+        """A state_dict under the cell's name is a file of weights of `grad`, which has the gradient of the reset state."""
+        layer = bppsa.torch.LSTM(2, 3, 2, reset_state="learned").double()
+        torch.nn.init.normal_(layer.reset_state)
+        weights = {f"lstm.{name}": value.detach().numpy() for name, value in layer.named_parameters()}
+        x, resets = torch.randn(7, 2, 2, dtype=torch.float64), torch.rand(7, 2) < 0.4
+        layer(x, None, resets)[0].sum().backward()
+        found = bppsa.grad("lstm", weights, x.numpy(), grad_output=np.ones((7, 2, 3)), resets=resets.numpy())
+        for name, parameter in layer.named_parameters():
+            self.assertLess(residual(found[f"lstm.{name}"], parameter.grad.numpy(), 7, "float64"), 30, name)
 
     def test_grad_of_numpy(self):
         """bppsa.grad with a mask, of bool, bytes and lists, beside the loop."""

@@ -558,12 +558,13 @@ typedef struct {
   bppsa_model *model;
   bppsa_view x, seed;
   uint8_t *resets; /* page-locked */
+  bppsa_view far;  /* in the device's memory; data NULL: the other ones count */
 } recorded;
 
 static bppsa_status queue(void *context) {
   recorded *r = context;
   bppsa_view logits;
-  const bppsa_view resets = bppsa_view_make(r->resets, BPPSA_U8, 2, r->x.shape);
+  const bppsa_view resets = r->far.data != NULL ? r->far : bppsa_view_make(r->resets, BPPSA_U8, 2, r->x.shape);
   BPPSA_TRY(bppsa_model_forward(r->model, &r->x, NULL, &(bppsa_spans){.resets = &resets}, &logits));
   return r->model->ops->backward(r->model, &r->seed);
 }
@@ -576,6 +577,24 @@ static outcome look(const recorded *r) {
     o.where[4] += fetch(&r->model->parameters[i].gradient, o.numbers + o.where[4]);
   }
   return o;
+}
+
+/* The same mask in the device's memory: bool, and bytes, which are checked. */
+static void check_far(recorded *r, const outcome *expected) {
+  const int64_t count = r->x.shape[0] * r->x.shape[1];
+  r->far = bppsa_view_make(NULL, BPPSA_BOOL, 2, r->x.shape);
+  r->far.device = bppsa_device_get_kind(device);
+  assert_int_equal(bppsa_memory_alloc(device, count, &r->far.data), BPPSA_OK);
+  assert_int_equal(bppsa_memory_put(device, r->far.data, r->resets, count), BPPSA_OK);
+  for (int i = 0; i < 2; ++i) {
+    assert_int_equal(queue(r), BPPSA_OK);
+    outcome found = look(r);
+    assert_same(&found, expected);
+    bppsa_free(found.numbers);
+    r->far.dtype = BPPSA_U8;
+  }
+  bppsa_memory_free(device, r->far.data);
+  r->far.data = NULL;
 }
 
 /* A recorded pass goes by the resets that stand in the caller's memory when it is replayed. */
@@ -602,6 +621,7 @@ static void test_replay(void **state) {
     assert_int_equal(graph == NULL ? queue(&r) : bppsa_graph_launch(device, graph), BPPSA_OK);
     outcome found = look(&r);
     assert_same(&found, &expected);
+    check_far(&r, &expected);
     bppsa_free(found.numbers);
     bppsa_free(expected.numbers);
     bppsa_free(mask);
@@ -627,6 +647,15 @@ static void test_refused(void **state) {
   mask[7 * p.batch + 3] = 2;
   assert_error(bppsa_model_forward(model, &held, NULL, &(bppsa_spans){.resets = &resets}, &logits), BPPSA_ERR_ARGUMENT,
                "resets: 2 at step 7 of sample 3 of the batch, expected 0 or 1");
+  if (bppsa_device_get_kind(device) == BPPSA_CUDA) { /* the same of a mask that lies on the GPU */
+    bppsa_view far = resets;
+    far.device = BPPSA_CUDA;
+    assert_int_equal(bppsa_memory_alloc(device, x[0] * x[1], &far.data), BPPSA_OK);
+    assert_int_equal(bppsa_memory_put(device, far.data, mask, x[0] * x[1]), BPPSA_OK);
+    assert_error(bppsa_model_forward(model, &held, NULL, &(bppsa_spans){.resets = &far}, &logits), BPPSA_ERR_ARGUMENT,
+                 "resets: 2 at step 7 of sample 3 of the batch, expected 0 or 1");
+    bppsa_memory_free(device, far.data);
+  }
   bppsa_model_destroy(model);
   bppsa_memory_free(device, held.data);
   free_numbers(&p);

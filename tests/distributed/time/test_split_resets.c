@@ -1,10 +1,14 @@
 /* Samples that begin anew in networks cut along time: random masks, methods and numbers of ranks beside one device and beside the
- * textbook's loop, sequences of passes, NaN on both sides of a cut, what is refused. */
+ * textbook's loop, sequences of passes, NaN on both sides of a cut, what is refused. BPPSA_TEST_DEVICE names the device: of a GPU,
+ * BP behind every forward pass beside the textbook, and states with the same bits on every number of ranks. */
 #include "comm/comm.h"
+#include "core/compute/device_buffer.h"
+#include "core/compute/memory.h"
 #include "distributed/time/split_time.h"
 #include "tests/comm/cases.h"
 #include "tests/recurrent/resets_reference.h"
 #include "tests/support/dice.h"
+#include "tests/support/gpus.h"
 #include "tests/support/gru_reference.h"
 #include "tests/support/length.h"
 #include "tests/support/lstm_reference.h"
@@ -14,6 +18,8 @@ enum { PASSES = 3, MOST_RANKS = 5, MOST_GRADIENTS = 11 };
 
 static const cell_reference cells[] = {RNN_REFERENCE, GRU_REFERENCE, LSTM_REFERENCE};
 enum { CELLS = sizeof cells / sizeof *cells };
+
+static int gpus; /* 0: the ranks compute on processors */
 
 static const int rates[] = {0, 20, 100, 500, 1000}; /* of 1000 */
 enum { RATES = sizeof rates / sizeof *rates };
@@ -25,6 +31,7 @@ typedef struct {
   bppsa_forward_stats forward;
   bppsa_backward_stats backward;
   textbook book;
+  bppsa_view of_gpus;                   /* logits of two ranks on GPUs, which more ranks find again */
   bppsa_view gradients[MOST_GRADIENTS]; /* of the parameters, on one rank */
 } found;
 
@@ -64,6 +71,7 @@ static void compute_whole(expectation *e) {
     assert_int_equal(bppsa_forward_stats_of(r->model, &f->forward), BPPSA_OK);
     assert_int_equal(bppsa_backward_stats_of(r->model, &f->backward), BPPSA_OK);
     f->book = compute_textbook(e->cell, r, NULL, f->mask);
+    f->of_gpus = copy_view(&r->logits);
   }
 }
 
@@ -72,6 +80,7 @@ static void free_expectation(expectation *e) {
     found *f = &e->passes[i];
     bppsa_free(f->mask);
     bppsa_free(f->logits.data);
+    bppsa_free(f->of_gpus.data);
     bppsa_free(f->dx.data);
     bppsa_free(f->dh0.data);
     for (int k = 0; k < MOST_GRADIENTS; ++k) {
@@ -89,29 +98,64 @@ typedef struct {
   bppsa_device *device;
   int64_t first, steps;
   bool has_head;
+  bppsa_buffer copies[3], logits; /* x, h0 and seed in the device's memory; logits in the host's */
 } part;
+
+/* A view of the device's memory with the same numbers, until the next pass; on a processor the view itself. */
+static bppsa_status lend(const part *r, const bppsa_view *from, bppsa_buffer *copy, bppsa_view *to) {
+  *to = *from;
+  to->device = bppsa_device_get_kind(r->device);
+  bppsa_buffer_free(copy);
+  if (gpus == 0 || bppsa_view_count(from) == 0) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_buffer_create(r->device, from->dtype, from->ndim, from->shape, copy));
+  *to = copy->view;
+  return bppsa_memory_put(r->device, to->data, from->data, (int64_t)bppsa_view_bytes(from));
+}
+
+/* A copy in host memory, or the view itself if it is there. */
+static bppsa_status bring(const part *r, bppsa_view *view, bppsa_buffer *copy) {
+  if (gpus == 0 || bppsa_view_count(view) == 0) {
+    return BPPSA_OK;
+  }
+  bppsa_buffer_free(copy);
+  BPPSA_TRY(bppsa_buffer_fetch(r->device, view, copy));
+  *view = copy->view;
+  return BPPSA_OK;
+}
 
 static bppsa_status make_part(bppsa_comm *comm, const expectation *e, part *r) {
   const bppsa_recurrent_config *c = &e->whole.config;
   bppsa_ranks_share(c->seq_len, bppsa_comm_size(comm), bppsa_comm_rank(comm), &r->first, &r->steps);
   r->has_head = r->steps > 0 && (c->loss_all || bppsa_comm_rank(comm) == 0);
-  BPPSA_TRY(bppsa_device_create("cpu", 1 + bppsa_comm_rank(comm) % 2, &r->device));
+  char name[24];
+  snprintf(name, sizeof name, "cuda:%d", (int)bppsa_comm_rank(comm) % (gpus > 0 ? gpus : 1));
+  BPPSA_TRY(bppsa_device_create(gpus > 0 ? name : "cpu", 1 + bppsa_comm_rank(comm) % 2, &r->device));
+  bppsa_comm_set_device(comm, gpus > 0 ? r->device : NULL);
   const bppsa_split_time split = {.comm = comm, .tag = 3, .micro_batches = e->groups};
   BPPSA_TRY(bppsa_split_time_create(&split, c, e->cell->cell, r->device, &r->model));
   for (int64_t i = 0; i < r->model->parameter_count; ++i) {
     const bppsa_view *from = &e->whole.model->parameters[i].value;
     memcpy(r->model->parameters[i].value.data, from->data, bppsa_view_bytes(from));
   }
-  return BPPSA_OK;
+  return bppsa_model_push(r->model);
 }
 
-static bppsa_status pass_part(const expectation *e, const part *r, const found *f, bppsa_view *logits) {
+static bppsa_status pass_part(const expectation *e, part *r, const found *f, bppsa_view *logits) {
   const bool all = e->whole.config.loss_all;
   const bppsa_view x = rows_of(&e->whole.x, r->first, r->steps), resets = mask_view(e, f->mask);
   bppsa_view seed = all ? rows_of(&e->whole.seed, r->first, r->steps) : e->whole.seed;
   seed.shape[0] = all || r->has_head ? seed.shape[0] : 0;
-  BPPSA_TRY(bppsa_model_forward(r->model, &x, &e->whole.h0, &(bppsa_spans){.resets = f->mask != NULL ? &resets : NULL}, logits));
-  return r->model->ops->backward(r->model, &seed);
+  const bppsa_view *const from[3] = {&x, &e->whole.h0, &seed};
+  bppsa_view to[3];
+  for (int i = 0; i < 3; ++i) {
+    BPPSA_TRY(lend(r, from[i], &r->copies[i], &to[i]));
+  }
+  BPPSA_TRY(bppsa_model_forward(r->model, &to[0], &to[1], &(bppsa_spans){.resets = f->mask != NULL ? &resets : NULL}, logits));
+  BPPSA_TRY(r->model->ops->backward(r->model, &to[2]));
+  BPPSA_TRY(bppsa_model_pull(r->model, true));
+  return bring(r, logits, &r->logits);
 }
 
 static bppsa_status check_same(const char *what, const bppsa_view *a, const bppsa_view *b) {
@@ -130,10 +174,8 @@ static bppsa_status check_close(const expectation *e, const char *what, const bp
   return of < 30 ? BPPSA_OK : bppsa_fail(BPPSA_ERR_NUMERIC, "%s: residual %g", what, of);
 }
 
-static bppsa_status check_inputs(const expectation *e, const part *r, const found *f) {
-  bppsa_view dx, dh0;
+static bppsa_status check_found(const expectation *e, const part *r, const found *f, bppsa_view dx, bppsa_view dh0) {
   const bppsa_view expected = rows_of(&f->dx, r->first, r->steps);
-  BPPSA_TRY(r->model->ops->input_gradients(r->model, &dx, &dh0));
   const bool begins = r->first == 0 && r->steps > 0;
   if (e->same_bits) {
     BPPSA_TRY(check_same("dx", &dx, &expected));
@@ -153,6 +195,34 @@ static bppsa_status check_inputs(const expectation *e, const part *r, const foun
   BPPSA_TRY(bppsa_model_update_redone(r->model));
   CHECK(r->model->redone == 0);
   return BPPSA_OK;
+}
+
+static bppsa_status check_inputs(const expectation *e, const part *r, const found *f) {
+  bppsa_view dx, dh0;
+  bppsa_buffer copies[2] = {{.device = NULL}, {.device = NULL}};
+  BPPSA_TRY(r->model->ops->input_gradients(r->model, &dx, &dh0));
+  bppsa_status status = bring(r, &dx, &copies[0]);
+  status = status == BPPSA_OK && r->first == 0 && r->steps > 0 ? bring(r, &dh0, &copies[1]) : status;
+  status = status == BPPSA_OK ? check_found(e, r, f, dx, dh0) : status;
+  bppsa_buffer_free(&copies[0]);
+  bppsa_buffer_free(&copies[1]);
+  return status;
+}
+
+/* Logits of one device have those of every number of ranks on processors; on GPUs more than two ranks have those of two. */
+static bppsa_status check_logits(const bppsa_comm *comm, const expectation *e, const part *r, const found *f,
+                                 const bppsa_view *logits) {
+  const bool all = e->whole.config.loss_all;
+  const bppsa_view *whole = gpus > 0 ? &f->of_gpus : &f->logits;
+  const bppsa_view expected = all ? rows_of(whole, r->first, r->steps) : *whole;
+  if (gpus > 0) {
+    const int64_t rows = all ? r->first * logits->shape[1] * logits->shape[2] : 0;
+    BPPSA_TRY(check_close(e, "logits", logits, f->book.logits + rows));
+    if (bppsa_comm_size(comm) == 2) {
+      memcpy(expected.data, logits->data, bppsa_view_bytes(logits));
+    }
+  }
+  return gpus > 0 && bppsa_comm_size(comm) < 2 ? BPPSA_OK : check_same("logits", logits, &expected);
 }
 
 /* Gradients of the parameters by speculative passes have the same bits for every number of ranks. */
@@ -194,7 +264,6 @@ static bppsa_status check_stats(const part *r, const found *f) {
 
 static bppsa_status compare_rank(bppsa_comm *comm, void *context) {
   expectation *e = context;
-  const bppsa_recurrent_config *c = &e->whole.config;
   part r = {.model = NULL};
   bppsa_status status = make_part(comm, e, &r);
   for (int i = 0; status == BPPSA_OK && i < PASSES; ++i) {
@@ -202,15 +271,19 @@ static bppsa_status compare_rank(bppsa_comm *comm, void *context) {
     bppsa_view logits;
     status = pass_part(e, &r, f, &logits);
     if (status == BPPSA_OK && r.has_head) {
-      const bppsa_view expected = c->loss_all ? rows_of(&f->logits, r.first, r.steps) : f->logits;
-      status = check_same("logits", &logits, &expected);
+      status = check_logits(comm, e, &r, f, &logits);
     }
     status = status == BPPSA_OK ? check_inputs(e, &r, f) : status;
     status = status == BPPSA_OK ? check_gradients(e, &r, f) : status;
-    status = status == BPPSA_OK && e->groups == 1 && r.steps > 0 && e->finite ? check_stats(&r, f) : status;
+    status = status == BPPSA_OK && e->groups == 1 && r.steps > 0 && e->finite && gpus == 0 ? check_stats(&r, f) : status;
   }
   status = status == BPPSA_OK ? bppsa_comm_check_order(comm) : status;
+  for (int i = 0; i < 3; ++i) {
+    bppsa_buffer_free(&r.copies[i]);
+  }
+  bppsa_buffer_free(&r.logits);
   bppsa_model_destroy(r.model);
+  bppsa_comm_set_device(comm, NULL);
   bppsa_device_destroy(r.device);
   return status;
 }
@@ -277,8 +350,13 @@ static expectation expect(const cell_reference *cell, const bppsa_recurrent_conf
 
 static void check_random(uint64_t seed) {
   dice d = {.seed = seed};
-  const int way = (int)(seed % (METHODS + 2));
+  const int way = gpus > 0 ? 0 : (int)(seed % (METHODS + 2));
   bppsa_recurrent_config c = config_of(&d, way);
+  if (gpus > 0) {
+    static const int fused[] = {0, 1, METHODS - 1}; /* BP, linear, chunked: gradients alone travel */
+    c.method = methods[fused[seed % 3]];
+    c.reset_state = false;
+  }
   const int64_t groups = roll(&d, 0, 3) == 0 ? roll(&d, 1, c.batch) : 1;
   c.forward.tolerance = groups > 1 ? 0 : c.forward.tolerance; /* groups decide by themselves what they accept */
   expectation e = expect(&cells[seed / 7 % CELLS], &c);
@@ -297,7 +375,7 @@ static void check_random(uint64_t seed) {
 
 static void test_random(void **state) {
   (void)state;
-  const uint64_t count = at_full_length() ? 420 : 42;
+  const uint64_t all = at_full_length() ? 420 : 42, count = gpus > 0 ? all / 3 : all;
   for (uint64_t seed = 0; seed < count; ++seed) {
     check_random(seed);
   }
@@ -400,7 +478,41 @@ static void test_refused(void **state) {
   close_run(&e.whole);
 }
 
+/* Products of samples that begin anew do not travel between GPUs; AUTO takes BP there. */
+static bppsa_status refuse_on_gpus(bppsa_comm *comm, void *context) {
+  const expectation *given = context;
+  expectation e = *given;
+  part r = {.model = NULL};
+  e.whole.config.method = methods[2];
+  CHECK(make_part(comm, &e, &r) == BPPSA_ERR_UNSUPPORTED && r.model == NULL);
+  CHECK(strstr(bppsa_last_error(), "resets of samples in a scan over ranks on GPUs, expected BP, linear or") != NULL);
+  bppsa_device_destroy(r.device);
+  e.whole.config.method = (bppsa_gradient_method){BPPSA_BACKWARD_AUTO, {BPPSA_SCAN_AUTO, -1, 0}};
+  BPPSA_TRY(make_part(comm, &e, &r));
+  bppsa_model_destroy(r.model);
+  bppsa_comm_set_device(comm, NULL);
+  bppsa_device_destroy(r.device);
+  return BPPSA_OK;
+}
+
+static void test_refused_on_gpus(void **state) {
+  (void)state;
+  dice d = {.seed = 1};
+  bppsa_recurrent_config c = config_of(&d, 0);
+  c.seq_len = 9;
+  c.hidden = 33; /* where AUTO may take a scan over ranks */
+  c.reset_state = false;
+  c.forward = bppsa_forward_method_default();
+  expectation e = expect(&cells[0], &c);
+  const bppsa_comm_config two = {.ranks = 2, .timeout = 60};
+  assert_int_equal(bppsa_comm_run(&two, refuse_on_gpus, &e, NULL), BPPSA_OK);
+  close_run(&e.whole);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_random), cmocka_unit_test(test_nan), cmocka_unit_test(test_refused)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  const struct CMUnitTest on_gpus[] = {cmocka_unit_test(test_random), cmocka_unit_test(test_refused_on_gpus)};
+  bool nccl;
+  gpus = gpus_of_ranks(&nccl);
+  return gpus > 0 ? cmocka_run_group_tests(on_gpus, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);
 }

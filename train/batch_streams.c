@@ -1,0 +1,86 @@
+/* Batches of streams: a pass begins with the states in which the pass before has ended.
+ *
+ * `states` [L][whole][S] has the states of all samples of a batch, with windows (batch_windows.c) those of K batches. A pass of a
+ * part of the batch takes those of its samples to a block of `begun`, [L][count][S], from which the model begins, and puts those in
+ * which it ends in their place. Where samples `first` .. `first` + `count` - 1 are the part, its block begins first * L * S reals
+ * behind the array's beginning, so that each part has its own; a pass that is repeated begins with the same states. On a GPU both
+ * arrays are in page-locked host memory, and copies are queued with the pass. */
+#include <string.h>
+
+#include "core/compute/memory.h"
+#include "train/batch.h"
+
+static size_t bytes_of(const bppsa_batch *b, int64_t rows) {
+  return (size_t)(rows * b->states.shape[2]) * bppsa_dtype_size(b->states.dtype);
+}
+
+/* The states of a layer, from the first of the present samples on. */
+static char *states_at(const bppsa_batch *b, int64_t layer) {
+  return (char *)b->states.data + bytes_of(b, (bppsa_windows_slot(b) * b->begun.shape[0] + layer) * b->whole + b->first);
+}
+
+static char *begun_at(const bppsa_batch *b, int64_t layer) {
+  return (char *)b->begun.data + bytes_of(b, b->first * b->begun.shape[0] + layer * b->count);
+}
+
+bppsa_status bppsa_batch_streams_shape(bppsa_batch *b) {
+  int64_t size[2];
+  if (!b->dataset->streams) {
+    return BPPSA_OK;
+  }
+  if (b->model->ops->last_states == NULL) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "model: %s has no states, expected a recurrent network for streams",
+                      b->model->ops->name);
+  }
+  BPPSA_TRY(b->model->ops->last_states(b->model, size, 0, NULL));
+  const int64_t shape[3] = {size[0], b->whole, size[1]}, all[3] = {b->past.windows * size[0], b->whole, size[1]};
+  b->states = bppsa_view_make(NULL, b->model->dtype, 3, all);
+  b->begun = bppsa_view_make(NULL, b->model->dtype, 3, shape);
+  return BPPSA_OK;
+}
+
+void bppsa_batch_restart(bppsa_batch *b) {
+  if (b->states.data != NULL) {
+    memset(b->states.data, 0, bppsa_view_bytes(&b->states));
+  }
+}
+
+void bppsa_batch_streams_begin(const bppsa_batch *b) {
+  for (int64_t l = 0; b->states.data != NULL && !b->again && l < b->begun.shape[0]; ++l) {
+    memcpy(begun_at(b, l), states_at(b, l), bytes_of(b, b->count));
+  }
+}
+
+bppsa_status bppsa_batch_streams_put(const bppsa_batch *b, bppsa_view *states, const bppsa_view **h0) {
+  const bppsa_device *device = b->gpu.device;
+  if (b->states.data == NULL) {
+    return BPPSA_OK;
+  }
+  const int64_t shape[3] = {b->begun.shape[0], b->count, b->begun.shape[2]};
+  *states = bppsa_view_make(begun_at(b, 0), b->states.dtype, 3, shape);
+  *h0 = states;
+  if (device == NULL) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_memory_queue_put(device, b->gpu.device_begun, states->data, (int64_t)bppsa_view_bytes(states)));
+  states->data = b->gpu.device_begun;
+  states->device = BPPSA_CUDA;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_batch_streams_take(const bppsa_batch *b) {
+  const bppsa_device *device = b->gpu.device;
+  int64_t size[2];
+  if (b->states.data == NULL) {
+    return BPPSA_OK;
+  }
+  if (device == NULL) {
+    return b->model->ops->last_states(b->model, size, b->whole, states_at(b, 0));
+  }
+  BPPSA_TRY(b->model->ops->last_states(b->model, size, b->count, b->gpu.device_ended));
+  for (int64_t l = 0; l < size[0]; ++l) {
+    const char *ended = (const char *)b->gpu.device_ended + bytes_of(b, l * b->count);
+    BPPSA_TRY(bppsa_memory_queue_get(device, states_at(b, l), ended, (int64_t)bytes_of(b, b->count)));
+  }
+  return BPPSA_OK;
+}
