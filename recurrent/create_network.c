@@ -222,7 +222,7 @@ bool bppsa_recurrent_scans(const recurrent_network *n) {
   return scans;
 }
 
-bppsa_status bppsa_recurrent_make_scan(recurrent_network *n, int64_t l, const bppsa_device *device) {
+static bppsa_status make_scan(recurrent_network *n, int64_t l, const bppsa_device *device) {
   const bppsa_scan_plan *plan = n->layers[l].plan;
   if (plan == NULL || !n->backend->runs_scan(n, plan)) {
     return BPPSA_OK;
@@ -349,7 +349,7 @@ static bppsa_status reserve_all(recurrent_network *n, const bppsa_device *device
   BPPSA_TRY(allocate_parameters(n));
   BPPSA_TRY(n->backend->allocate(n, scans));
   for (int64_t l = 0; l < bppsa_recurrent_layers(&n->config); ++l) {
-    BPPSA_TRY(bppsa_recurrent_make_scan(n, l, device));
+    BPPSA_TRY(make_scan(n, l, device));
   }
   return n->backend->check_cell(n);
 }

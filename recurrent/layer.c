@@ -3,6 +3,7 @@
  * other. Nothing that a pass writes is seen by another one: pauses and warm-ups begin anew each time. */
 #include "recurrent/layer.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "core/base/alloc.h"
@@ -24,8 +25,9 @@ static int64_t row_bytes(const recurrent_network *n) {
 
 /* ---- a pass's network ---- */
 
-/* Makes the network of a pass without arrays. serves: RECURRENT_FORWARD or RECURRENT_BACKWARD. */
-static void copy_network(const recurrent_network *from, unsigned serves, layer_pass *pass) {
+/* Makes the network of a pass on the device, without arrays; NULL: of one that is only measured. serves: RECURRENT_FORWARD and so
+ * on. */
+static void copy_network(const recurrent_network *from, const bppsa_device *device, unsigned serves, layer_pass *pass) {
   pass->n = *from;
   pass->layer = from->layers[0];
   memcpy(pass->parameters, from->base.parameters, (size_t)from->base.parameter_count * sizeof *pass->parameters);
@@ -38,7 +40,20 @@ static void copy_network(const recurrent_network *from, unsigned serves, layer_p
   }
   pass->n.serves = serves;
   pass->n.batch = from->config.batch;
-  pass->first = pass->zero = pass->unwanted = pass->unwanted_bias = NULL;
+  pass->first = pass->zero = pass->unwanted = pass->unwanted_bias = pass->no_seed = pass->scan = NULL;
+  if (from->backend->copy != NULL) {
+    from->backend->copy(&pass->n, device, pass->room);
+  }
+}
+
+/* Does a GPU look at the gradients of all outputs, whether one of them is 0? */
+static bool looks_at_seed(const recurrent_network *n) {
+  return n->gpu != NULL && n->back.plan.speculative && n->config.speculation.exact_inputs && n->config.input_gradients;
+}
+
+/* Bytes of the rows [T][B][H]. */
+static int64_t states_bytes(const recurrent_network *n) {
+  return n->config.seq_len * half_bytes(n);
 }
 
 static int64_t largest_parameter(const layer_pass *pass) {
@@ -51,10 +66,10 @@ static int64_t largest_parameter(const layer_pass *pass) {
 }
 
 /* Visits the pass's arrays in scratch. */
-static bppsa_status visit_arrays(layer_pass *pass, bool scans, bppsa_recurrent_visit visit, int64_t *bytes) {
+static bppsa_status visit_arrays(const bppsa_layer *layer, layer_pass *pass, bppsa_recurrent_visit visit, int64_t *bytes) {
   recurrent_network *n = &pass->n;
   const bool forward = bppsa_recurrent_serves(n, RECURRENT_FORWARD);
-  BPPSA_TRY(n->backend->visit(n, scans, visit, bytes));
+  BPPSA_TRY(n->backend->visit(n, layer->scans, visit, bytes));
   if (n->config.lengths) { /* packed states; the tape has all steps of all samples, in the caller's order */
     BPPSA_TRY(bppsa_recurrent_visit_tape(n, 0, visit, bytes));
   }
@@ -65,20 +80,22 @@ static bppsa_status visit_arrays(layer_pass *pass, bool scans, bppsa_recurrent_v
   if (bppsa_recurrent_serves(n, RECURRENT_BACKWARD)) {
     BPPSA_TRY(visit(&pass->unwanted, largest_parameter(pass), bytes));
     BPPSA_TRY(visit(&pass->unwanted_bias, n->cell->gates * row_bytes(n), bytes));
+    BPPSA_TRY(looks_at_seed(n) ? visit(&pass->no_seed, states_bytes(n), bytes) : BPPSA_OK);
+    BPPSA_TRY(layer->scan_bytes > 0 ? visit(&pass->scan, layer->scan_bytes, bytes) : BPPSA_OK);
   }
   return BPPSA_OK;
 }
 
 bppsa_status bppsa_layer_measure(const bppsa_layer *layer, unsigned serves, int64_t *bytes) {
   layer_pass pass;
-  copy_network(layer->network, serves, &pass);
+  copy_network(layer->network, NULL, serves, &pass);
   *bytes = BPPSA_ALIGNMENT; /* behind the last array, because kernels may read a cache line beyond the end */
-  return visit_arrays(&pass, layer->scans, bppsa_recurrent_measure_array, bytes);
+  return visit_arrays(layer, &pass, bppsa_recurrent_measure_array, bytes);
 }
 
 /* ---- creation ---- */
 
-static bppsa_status check_config(const bppsa_recurrent_config *c, const bppsa_device *device) {
+static bppsa_status check_config(const bppsa_recurrent_config *c) {
   const struct {
     const char *name;
     bool set;
@@ -95,9 +112,7 @@ static bppsa_status check_config(const bppsa_recurrent_config *c, const bppsa_de
                         unexpected[i].name);
     }
   }
-  return bppsa_device_get_kind(device) == BPPSA_CPU
-             ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "layer: stateless passes on a GPU, expected a CPU");
+  return BPPSA_OK;
 }
 
 static bppsa_status make(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
@@ -106,11 +121,16 @@ static bppsa_status make(const bppsa_recurrent_config *config, const bppsa_cell 
   c.layers = c.classes = 1;
   c.no_head = c.loss_all = c.tape = true;
   BPPSA_TRY(bppsa_recurrent_make(&c, cell, device, false, &layer->network));
-  const recurrent_network *n = layer->network;
+  recurrent_network *n = layer->network;
   BPPSA_TRY(n->backend->check_cell(n));
+  BPPSA_TRY(n->backend->keep != NULL ? n->backend->keep(n) : BPPSA_OK);
+  layer->kind = bppsa_device_get_kind(device);
+  layer->index = bppsa_device_get_index(device);
   layer->scans = bppsa_recurrent_scans(n);
-  layer->sizes.states = (n->config.seq_len + 1) * half_bytes(n);
-  layer->sizes.saved = n->cell->saved * n->config.seq_len * half_bytes(n);
+  BPPSA_TRY(layer->scans ? bppsa_scan_executor_bytes(n->layers[0].plan, device, &layer->scan_bytes) : BPPSA_OK);
+  const int64_t behind = layer->kind == BPPSA_CUDA ? BPPSA_ALIGNMENT : 0;
+  layer->sizes.states = (n->config.seq_len + 1) * half_bytes(n) + behind;
+  layer->sizes.saved = n->cell->saved > 0 ? n->cell->saved * states_bytes(n) + behind : 0;
   BPPSA_TRY(bppsa_layer_measure(layer, RECURRENT_FORWARD, &layer->sizes.forward));
   return bppsa_layer_measure(layer, RECURRENT_BACKWARD, &layer->sizes.backward);
 }
@@ -118,7 +138,7 @@ static bppsa_status make(const bppsa_recurrent_config *config, const bppsa_cell 
 bppsa_status bppsa_layer_create(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
                                 bppsa_layer **layer) {
   BPPSA_REQUIRE(config != NULL && cell != NULL && device != NULL && layer != NULL);
-  BPPSA_TRY(check_config(config, device));
+  BPPSA_TRY(check_config(config));
   bppsa_layer *made = bppsa_calloc(1, sizeof *made);
   if (made == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -176,11 +196,11 @@ bppsa_status bppsa_layer_check_pass(const bppsa_layer *layer, const bppsa_device
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s layer: scratch at %p, expected a multiple of %d", n->cell->name, scratch,
                       BPPSA_ALIGNMENT);
   }
-  const bool gpu = n->base.device != NULL;
-  return (bppsa_device_get_kind(device) == BPPSA_CUDA) == gpu
+  return bppsa_device_get_kind(device) == layer->kind && bppsa_device_get_index(device) == layer->index
              ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s layer: a pass on device %s, expected %s, for which the layer was made",
-                          n->cell->name, bppsa_device_get_name(device), gpu ? "a GPU" : "a CPU");
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s layer: a pass on device %s, expected %s %d, for which the layer was made",
+                          n->cell->name, bppsa_device_get_name(device), layer->kind == BPPSA_CUDA ? "GPU" : "CPU",
+                          (int)layer->index);
 }
 
 static bppsa_status take_spans(recurrent_network *n, const bppsa_layer_inputs *in) {
@@ -208,17 +228,19 @@ static bppsa_status take_parameters(layer_pass *pass, const bppsa_layer_inputs *
     pass->parameters[0].value.data = (void *)(uintptr_t)in->reset_state;
     pass->parameters[0].gradient.data = to != NULL && to->reset_state != NULL ? to->reset_state : pass->unwanted;
   }
-  return bppsa_memory_queue_clear(n->base.device, pass->zero, n->cell->gates * row_bytes(n));
+  return in->b_ih != NULL && in->b_hh != NULL
+             ? BPPSA_OK
+             : bppsa_memory_queue_clear(n->base.device, pass->zero, n->cell->gates * row_bytes(n));
 }
 
 /* Makes the pass's network, with its arrays in scratch. to: of a backward pass, otherwise NULL. */
-bppsa_status bppsa_layer_begin(const bppsa_layer *layer, unsigned serves, const bppsa_layer_inputs *in,
-                               const bppsa_layer_tape *tape, const bppsa_layer_gradients *to, void *scratch, layer_pass *pass,
-                               int64_t *end) {
+bppsa_status bppsa_layer_begin(const bppsa_layer *layer, const bppsa_device *device, unsigned serves,
+                               const bppsa_layer_inputs *in, const bppsa_layer_tape *tape, const bppsa_layer_gradients *to,
+                               void *scratch, layer_pass *pass, int64_t *end) {
   recurrent_network *n = &pass->n;
   int64_t address = (int64_t)(intptr_t)scratch;
-  copy_network(layer->network, serves, pass);
-  BPPSA_TRY(visit_arrays(pass, layer->scans, bppsa_recurrent_place_array, &address));
+  copy_network(layer->network, device, serves, pass);
+  BPPSA_TRY(visit_arrays(layer, pass, bppsa_recurrent_place_array, &address));
   *end = address;
   BPPSA_TRY(take_parameters(pass, in, to));
   BPPSA_TRY(take_spans(n, in));
@@ -228,7 +250,7 @@ bppsa_status bppsa_layer_begin(const bppsa_layer *layer, unsigned serves, const 
     pass->layer.c = tape->c;
     pass->layer.saved = tape->saved;
   }
-  return BPPSA_OK;
+  return n->backend->begin != NULL ? n->backend->begin(n) : BPPSA_OK;
 }
 
 /* Copies packed states to the tape, or back. */
@@ -281,7 +303,7 @@ bppsa_status bppsa_layer_forward(const bppsa_layer *layer, const bppsa_device *d
   int64_t end;
   const void *h0;
   BPPSA_TRY(bppsa_layer_check_pass(layer, device, inputs, tape, scratch));
-  BPPSA_TRY(bppsa_layer_begin(layer, RECURRENT_FORWARD, inputs, tape, NULL, scratch, &pass, &end));
+  BPPSA_TRY(bppsa_layer_begin(layer, device, RECURRENT_FORWARD, inputs, tape, NULL, scratch, &pass, &end));
   BPPSA_TRY(join_first(&pass, inputs, &h0));
   BPPSA_TRY(pass.n.backend->forward(&pass.n, h0));
   bppsa_layer_move_tape(&pass, tape, true);
@@ -337,14 +359,16 @@ static bppsa_status add_ends(const recurrent_network *n, int half, const void *r
 }
 
 /* Writes the gradients of the states to n->g. */
-bppsa_status bppsa_layer_seed_pass(recurrent_network *n, const bppsa_layer_seed *seed) {
-  n->seed = seed->h;
+bppsa_status bppsa_layer_seed_pass(layer_pass *pass, const bppsa_layer_seed *seed) {
+  recurrent_network *n = &pass->n;
+  n->seed = seed->h != NULL ? seed->h : pass->no_seed;
   n->seeds_states = true;
   if (seed->h != NULL) {
     BPPSA_TRY(n->backend->seed_layers(n, seed->h));
   } else {
     BPPSA_TRY(bppsa_memory_queue_clear(n->base.device, n->g,
                                        (n->config.seq_len + 1) * n->batch * bppsa_recurrent_state_size(n) * size_of(n)));
+    BPPSA_TRY(pass->no_seed != NULL ? bppsa_memory_queue_clear(n->base.device, pass->no_seed, states_bytes(n)) : BPPSA_OK);
   }
   n->of_cells = seed->c;
   n->of_all_cells = true;
@@ -353,10 +377,15 @@ bppsa_status bppsa_layer_seed_pass(recurrent_network *n, const bppsa_layer_seed 
   return add_ends(n, 1, seed->c_last);
 }
 
-static bppsa_status compute_gradients(recurrent_network *n, const bppsa_layer_seed *seed, const bppsa_layer_gradients *to) {
+bppsa_status bppsa_layer_make_scan(const bppsa_layer *layer, const bppsa_device *device, layer_pass *pass) {
+  return layer->scans ? bppsa_scan_executor_create_in(pass->layer.plan, device, pass->scan, &pass->layer.scan) : BPPSA_OK;
+}
+
+static bppsa_status compute_gradients(layer_pass *pass, const bppsa_layer_seed *seed, const bppsa_layer_gradients *to) {
+  recurrent_network *n = &pass->n;
   const int64_t row = row_bytes(n), state = bppsa_recurrent_state_size(n) * size_of(n);
   n->dx = to->x;
-  BPPSA_TRY(bppsa_layer_seed_pass(n, seed));
+  BPPSA_TRY(bppsa_layer_seed_pass(pass, seed));
   BPPSA_TRY(bppsa_recurrent_go_back(n));
   BPPSA_TRY(to->h0 != NULL ? copy_half(n, to->h0, row, n->dh0, state) : BPPSA_OK);
   return to->c0 != NULL ? copy_half(n, to->c0, row, (char *)n->dh0 + row, state) : BPPSA_OK;
@@ -370,10 +399,10 @@ bppsa_status bppsa_layer_backward(const bppsa_layer *layer, const bppsa_device *
   int64_t end;
   BPPSA_TRY(bppsa_layer_check_pass(layer, device, inputs, tape, scratch));
   BPPSA_TRY(bppsa_layer_check_gradients(layer, seed, gradients));
-  BPPSA_TRY(bppsa_layer_begin(layer, RECURRENT_BACKWARD, inputs, tape, gradients, scratch, &pass, &end));
+  BPPSA_TRY(bppsa_layer_begin(layer, device, RECURRENT_BACKWARD, inputs, tape, gradients, scratch, &pass, &end));
   bppsa_layer_move_tape(&pass, tape, false);
-  bppsa_status status = bppsa_recurrent_make_scan(&pass.n, 0, device);
-  status = status == BPPSA_OK ? compute_gradients(&pass.n, seed, gradients) : status;
+  bppsa_status status = bppsa_layer_make_scan(layer, device, &pass);
+  status = status == BPPSA_OK ? compute_gradients(&pass, seed, gradients) : status;
   bppsa_scan_executor_destroy(pass.layer.scan);
   return status;
 }

@@ -11,7 +11,9 @@
  *
  * A device may be that of several passes at the same time: the library's threads serve all callers, and a caller that finds none of
  * them idle computes alone. Passes on a CPU allocate nothing, but for a backward pass by a scan that is not linear, which allocates
- * its executor's memory (core/base/alloc.h) and frees it.
+ * its executor's memory (core/base/alloc.h) and frees it. Those on a GPU are queued on the device's stream. They take no memory of
+ * the GPU, and wait for nothing, so that they can be recorded (core/compute/graph.h); a recording reads lengths and resets where
+ * they lie, in page-locked memory. The layer must outlive the recording.
  *
  * T steps, B samples, I inputs, H units, G gates; S = H, of a cell whose state is a pair 2H. */
 #ifndef BPPSA_RECURRENT_LAYER_H
@@ -36,8 +38,8 @@ void bppsa_layer_destroy(bppsa_layer *layer);
 
 /* Sizes in bytes. Scratch begins at a multiple of 64 bytes, every other array at a multiple of its numbers' size. */
 typedef struct {
-  int64_t states;   /* of h, and of c: [T+1][B][H] */
-  int64_t saved;    /* [T][B][k·H], what forward keeps beside the states; 0: nothing, and `saved` may be NULL */
+  int64_t states;   /* of h, and of c: [T+1][B][H], and on a GPU 64 bytes that may hold anything, because kernels read so far */
+  int64_t saved;    /* likewise [T][B][k·H], what forward keeps beside the states; 0: nothing, and `saved` may be NULL */
   int64_t forward;  /* scratch of a forward pass */
   int64_t backward; /* scratch of a backward pass */
 } bppsa_layer_sizes;

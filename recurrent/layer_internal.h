@@ -2,6 +2,8 @@
 #ifndef BPPSA_RECURRENT_LAYER_INTERNAL_H
 #define BPPSA_RECURRENT_LAYER_INTERNAL_H
 
+#include <stddef.h>
+
 #include "recurrent/layer.h"
 #include "recurrent/recurrent_internal.h"
 
@@ -9,7 +11,10 @@ enum { LAYER_PARAMETERS = 1 + MOST_PARAMETERS /* the reset state in front */ };
 
 struct bppsa_layer {
   recurrent_network *network; /* without arrays */
+  bppsa_device_kind kind;     /* of the devices of its passes, */
+  int32_t index;              /* and their number */
   bool scans;
+  int64_t scan_bytes; /* of the executor of a scan on a GPU */
   bppsa_layer_sizes sizes;
 };
 
@@ -21,6 +26,9 @@ typedef struct {
   /* In scratch: the initial state of a pair [B][S]; zeros [G·H], the biases that are not there; where gradients go that nobody
    * wants, those of the biases b_ih apart, because those of b_hh are copied from them. */
   void *first, *zero, *unwanted, *unwanted_bias;
+  void *no_seed; /* on a GPU that looks at the gradients of all outputs (bppsa_backward_method.exact_inputs): zeros [T][B][H] */
+  void *scan;    /* the memory of an executor on a GPU */
+  _Alignas(max_align_t) char room[RECURRENT_PASS_BYTES]; /* the backend's part */
 } layer_pass;
 
 /* Bytes of scratch of a pass whose network serves RECURRENT_FORWARD, RECURRENT_BACKWARD or both. */
@@ -31,12 +39,14 @@ bppsa_status bppsa_layer_check_pass(const bppsa_layer *layer, const bppsa_device
 bppsa_status bppsa_layer_check_gradients(const bppsa_layer *layer, const bppsa_layer_seed *seed, const bppsa_layer_gradients *to);
 /* Makes the pass's network, with its arrays in scratch. to: of a backward pass, otherwise NULL. *end: the address behind the
  * arrays. */
-bppsa_status bppsa_layer_begin(const bppsa_layer *layer, unsigned serves, const bppsa_layer_inputs *in,
-                               const bppsa_layer_tape *tape, const bppsa_layer_gradients *to, void *scratch, layer_pass *pass,
-                               int64_t *end);
+bppsa_status bppsa_layer_begin(const bppsa_layer *layer, const bppsa_device *device, unsigned serves,
+                               const bppsa_layer_inputs *in, const bppsa_layer_tape *tape, const bppsa_layer_gradients *to,
+                               void *scratch, layer_pass *pass, int64_t *end);
 /* Copies packed states to the tape, or back. */
 void bppsa_layer_move_tape(const layer_pass *pass, const bppsa_layer_tape *tape, bool back);
+/* Makes the executor of the pass's scan, if it runs one; the caller destroys pass->layer.scan. */
+bppsa_status bppsa_layer_make_scan(const bppsa_layer *layer, const bppsa_device *device, layer_pass *pass);
 /* Writes the gradients of the states to n->g. */
-bppsa_status bppsa_layer_seed_pass(recurrent_network *n, const bppsa_layer_seed *seed);
+bppsa_status bppsa_layer_seed_pass(layer_pass *pass, const bppsa_layer_seed *seed);
 
 #endif

@@ -67,14 +67,14 @@ bppsa_status bppsa_layer_tangent_bytes(const bppsa_layer *layer, int64_t *tangen
 }
 
 /* Makes the pass's network and arrays in scratch; the tape, and the direction where it is packed, are in their places. */
-static bppsa_status begin(const bppsa_layer *layer, const bppsa_layer_inputs *in, const bppsa_layer_tape *tape,
-                          const bppsa_layer_tangents *tangents, const bppsa_layer_gradients *to, void *scratch, layer_pass *pass,
-                          tangent_arrays *a) {
+static bppsa_status begin(const bppsa_layer *layer, const bppsa_device *device, const bppsa_layer_inputs *in,
+                          const bppsa_layer_tape *tape, const bppsa_layer_tangents *tangents, const bppsa_layer_gradients *to,
+                          void *scratch, layer_pass *pass, tangent_arrays *a) {
   recurrent_network *n = &pass->n;
   const unsigned serves = RECURRENT_FORWARD | (to != NULL ? RECURRENT_BACKWARD : 0);
   int64_t end;
   *a = (tangent_arrays){.along = *tangents};
-  BPPSA_TRY(bppsa_layer_begin(layer, serves, in, tape, to, scratch, pass, &end));
+  BPPSA_TRY(bppsa_layer_begin(layer, device, serves, in, tape, to, scratch, pass, &end));
   BPPSA_TRY(bppsa_tangent_visit(n, to != NULL, a, bppsa_recurrent_place_array, &end));
   bppsa_layer_move_tape(pass, tape, false);
   if (n->ragged.active) {
@@ -127,7 +127,7 @@ bppsa_status bppsa_layer_tangent(const bppsa_layer *layer, const bppsa_device *d
   BPPSA_TRY(check_support(layer, device));
   BPPSA_TRY(bppsa_layer_check_pass(layer, device, inputs, tape, scratch));
   BPPSA_TRY(check_tangents(layer, tangents, h, c));
-  BPPSA_TRY(begin(layer, inputs, tape, tangents, NULL, scratch, &pass, &arrays));
+  BPPSA_TRY(begin(layer, device, inputs, tape, tangents, NULL, scratch, &pass, &arrays));
   use_states(&pass.n, &arrays, h, c);
   begin_states(&pass.n, &arrays);
   bppsa_tangent_forward(&pass.n, &arrays);
@@ -147,11 +147,12 @@ static void copy_first(const recurrent_network *n, const bppsa_layer_gradients *
   }
 }
 
-static bppsa_status compute_derivatives(recurrent_network *n, tangent_arrays *a, const bppsa_layer_seed *seed,
+static bppsa_status compute_derivatives(layer_pass *pass, tangent_arrays *a, const bppsa_layer_seed *seed,
                                         const bppsa_layer_seed *seed_tangents, const bppsa_layer_gradients *to) {
-  BPPSA_TRY(bppsa_layer_seed_pass(n, seed));
+  recurrent_network *n = &pass->n;
+  BPPSA_TRY(bppsa_layer_seed_pass(pass, seed));
   BPPSA_TRY(bppsa_tangent_first_walk(n, a, to));
-  BPPSA_TRY(bppsa_layer_seed_pass(n, seed_tangents));
+  BPPSA_TRY(bppsa_layer_seed_pass(pass, seed_tangents));
   BPPSA_TRY(bppsa_tangent_second_walk(n, a, to));
   copy_first(n, to);
   return BPPSA_OK;
@@ -170,11 +171,11 @@ bppsa_status bppsa_layer_tangent_backward(const bppsa_layer *layer, const bppsa_
   BPPSA_TRY(check_tangents(layer, tangents, h, c));
   BPPSA_TRY(bppsa_layer_check_gradients(layer, seed, derivatives));
   BPPSA_TRY(bppsa_layer_check_gradients(layer, seed_tangents, derivatives));
-  BPPSA_TRY(begin(layer, inputs, tape, tangents, derivatives, scratch, &pass, &arrays));
+  BPPSA_TRY(begin(layer, device, inputs, tape, tangents, derivatives, scratch, &pass, &arrays));
   use_states(&pass.n, &arrays, (void *)(uintptr_t)h, (void *)(uintptr_t)c);
   move_states(&pass.n, &arrays, h, c, false);
-  bppsa_status status = bppsa_recurrent_make_scan(&pass.n, 0, device);
-  status = status == BPPSA_OK ? compute_derivatives(&pass.n, &arrays, seed, seed_tangents, derivatives) : status;
+  bppsa_status status = bppsa_layer_make_scan(layer, device, &pass);
+  status = status == BPPSA_OK ? compute_derivatives(&pass, &arrays, seed, seed_tangents, derivatives) : status;
   bppsa_scan_executor_destroy(pass.layer.scan);
   return status;
 }

@@ -86,8 +86,8 @@ void bppsa_layers_sweep(const recurrent_network *n, bppsa_cell_fn const function
 const void *bppsa_layers_input_of(const recurrent_network *n, int64_t l);
 /* The end of g, `rows` rows of so many numbers each. */
 void *bppsa_layers_end_of_g(const recurrent_network *n, int64_t rows, int64_t width);
-/* Prepares W_hhᵀ and the biases of the layer for its forward pass, and W_ihᵀ in n->w_t. panels: for a pass step by step; otherwise
- * as rows. */
+/* Prepares W_hhᵀ and the biases of the layer for its forward pass, and W_ihᵀ in n->w_t. panels: for a pass step by step;
+ * otherwise as rows. */
 void bppsa_layers_prepare_forward(recurrent_network *n, int64_t l, bool panels);
 void bppsa_layers_prepare_input(const recurrent_network *n, int64_t l, bool panels);
 /* Copies W_hh of the layer with padded rows for its backward pass, which is a scan or in chunks. */

@@ -13,6 +13,9 @@ extern "C" {
 /* Which passes a network's arrays serve. Those of a model serve all; those of a stateless pass (layer.c) serve this pass alone. */
 enum { RECURRENT_FORWARD = 1, RECURRENT_BACKWARD = 2, RECURRENT_HEAD = 4, RECURRENT_MODEL = 7 };
 
+/* Room for a backend's part of a stateless pass (recurrent_backend.copy), in bytes. */
+enum { RECURRENT_PASS_BYTES = 1024 };
+
 enum { MOST_PARAMETERS = 4 /* of a layer */, W_IH = 0, W_HH, B_IH, B_HH, HEAD_PARAMETERS = 2, NAME_SIZE = 48 };
 
 /* A direction of a layer is computed like a layer: a network with two directions has layers 2l (forward in time) and 2l + 1
@@ -304,8 +307,6 @@ bppsa_status bppsa_recurrent_make(const bppsa_recurrent_config *config, const bp
                                   bool allocates, recurrent_network **made);
 /* Does a layer get its gradients from a scan executor? The plans have been made. */
 bool bppsa_recurrent_scans(const recurrent_network *n);
-/* Makes the executor of layer l's scan, if it runs one. */
-bppsa_status bppsa_recurrent_make_scan(recurrent_network *n, int64_t l, const bppsa_device *device);
 /* Computes the backward passes of all layers from the gradients of the top layer's states in n->g. */
 bppsa_status bppsa_recurrent_go_back(recurrent_network *n);
 /* Writes n->of_cells, the gradients of c, which are 0 in the seed of h, to the second halves of the rows of n->g. */
@@ -364,6 +365,12 @@ struct recurrent_backend {
    * gradients, where that is possible (*done). NULL: there is nothing to do. */
   bppsa_status (*prepare)(recurrent_network *n, int64_t l);
   bppsa_status (*carry)(recurrent_network *n, int64_t l, bool *done);
+  /* Of stateless passes (layer.c); NULL: there is nothing to do. keep: makes what the passes of a network without arrays read and
+   * never change. copy: gives the copy of such a network a part of its own, in `room`, for a pass on the device, if any. begin:
+   * queues what the arrays of the pass must begin with. ERR_MEMORY, ERR_CUDA. */
+  bppsa_status (*keep)(recurrent_network *n);
+  void (*copy)(recurrent_network *n, const bppsa_device *device, void *room);
+  bppsa_status (*begin)(recurrent_network *n);
 };
 extern const recurrent_backend bppsa_recurrent_cpu, bppsa_recurrent_cuda; /* the latter also without CUDA, where creation fails */
 

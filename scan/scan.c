@@ -26,15 +26,45 @@ const bppsa_scan_element_row *bppsa_scan_element_find(bppsa_element element) {
   return (unsigned)element < BPPSA_ELEMENTS ? &rows[element] : NULL;
 }
 
-bppsa_status bppsa_scan_executor_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor) {
-  BPPSA_REQUIRE(plan != NULL && executor != NULL);
-  const bppsa_scan_element_row *element = bppsa_scan_element_find(bppsa_scan_plan_config(plan)->element);
+/* Does the device know the plan's algorithm? */
+static bppsa_status check_plan(const bppsa_scan_plan *plan, const bppsa_device *device) {
   BPPSA_TRY(bppsa_scan_algorithm_check(bppsa_scan_plan_config(plan)->method.algorithm, bppsa_device_get_kind(device)));
   if (plan->row->slot_rule <= BPPSA_SLOT_NONE || plan->row->slot_rule >= BPPSA_SLOT_RULES) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "scan: device %s does not know rule %d for the slots of %s, expected 1 .. %d",
                       bppsa_device_get_name(device), (int)plan->row->slot_rule, plan->row->name, (int)BPPSA_SLOT_RULES - 1);
   }
-  return element->create[bppsa_device_get_kind(device)](plan, device, executor);
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_scan_executor_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor) {
+  BPPSA_REQUIRE(plan != NULL && executor != NULL);
+  BPPSA_TRY(check_plan(plan, device));
+  return bppsa_scan_element_find(bppsa_scan_plan_config(plan)->element)
+      ->create[bppsa_device_get_kind(device)](plan, device, executor);
+}
+
+bppsa_status bppsa_scan_executor_bytes(const bppsa_scan_plan *plan, const bppsa_device *device, int64_t *bytes) {
+  BPPSA_REQUIRE(plan != NULL && device != NULL && bytes != NULL);
+  if (!bppsa_scan_shares(bppsa_scan_plan_config(plan))) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "memory of a scan of %s elements, expected recurrent or pair ones",
+                      bppsa_scan_element_find(bppsa_scan_plan_config(plan)->element)->name);
+  }
+  if (bppsa_device_get_kind(device) == BPPSA_CPU) {
+    *bytes = 0;
+    return BPPSA_OK;
+  }
+  return bppsa_scan_cuda_bytes(plan, bytes);
+}
+
+bppsa_status bppsa_scan_executor_create_in(const bppsa_scan_plan *plan, const bppsa_device *device, void *memory,
+                                           bppsa_scan_executor **executor) {
+  BPPSA_REQUIRE(plan != NULL && device != NULL && executor != NULL);
+  if (bppsa_device_get_kind(device) == BPPSA_CPU) {
+    return bppsa_scan_executor_create(plan, device, executor);
+  }
+  BPPSA_REQUIRE(memory != NULL && bppsa_scan_shares(bppsa_scan_plan_config(plan)));
+  BPPSA_TRY(check_plan(plan, device));
+  return bppsa_scan_cuda_create_in(plan, device, memory, executor);
 }
 
 void bppsa_scan_executor_destroy(bppsa_scan_executor *executor) {

@@ -54,6 +54,13 @@ struct bppsa_scan_executor {
  * the device does not run this kind of scan. */
 bppsa_status bppsa_scan_executor_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor);
 void bppsa_scan_executor_destroy(bppsa_scan_executor *executor); /* NULL is legal */
+/* Bytes of GPU memory that the executor of a plan of recurrent or pair elements needs on a device; 0 on a CPU. ERR_MEMORY: they do
+ * not fit in 64 bits; ERR_UNSUPPORTED: other elements, or no such device. */
+bppsa_status bppsa_scan_executor_bytes(const bppsa_scan_plan *plan, const bppsa_device *device, int64_t *bytes);
+/* Makes the executor with so many bytes of the caller's, which it borrows until the work that it has queued is done: nothing on the
+ * GPU is allocated or waited for. On a CPU it is bppsa_scan_executor_create, whose memory is the executor's own. */
+bppsa_status bppsa_scan_executor_create_in(const bppsa_scan_plan *plan, const bppsa_device *device, void *memory,
+                                           bppsa_scan_executor **executor);
 /* How a network makes its executors, so that a distributed executor can be used. Zero: the local executor. */
 typedef struct {
   bppsa_status (*create)(void *context, const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor);

@@ -16,10 +16,11 @@ struct cuda_executor {
   bppsa_scan_executor base;
   int32_t index;
   cudaStream_t stream;
-  int64_t dim;  /* the largest size of a g_t */
-  int64_t room; /* reals of a vector in shared memory, with the affine row's factor; even */
-  int tile;     /* rows of products in a block */
-  void *memory; /* one allocation; the pointers below point into it */
+  int64_t dim;   /* the largest size of a g_t */
+  int64_t room;  /* reals of a vector in shared memory, with the affine row's factor; even */
+  int tile;      /* rows of products in a block */
+  void *memory;  /* one allocation; the pointers below point into it */
+  bool borrowed; /* it is the caller's */
   void *slots, *beside, *norms;
   int32_t *exponents;
   int64_t exponent_rows;
@@ -198,7 +199,7 @@ bppsa_status count_redone(bppsa_scan_executor *executor) {
 
 void destroy(bppsa_scan_executor *executor) {
   cuda_executor *x = (cuda_executor *)executor;
-  if (x->memory != NULL) {
+  if (x->memory != NULL && !x->borrowed) {
     bppsa_cuda_free(x->index, x->memory);
   }
   bppsa_free(x);
@@ -290,13 +291,24 @@ bppsa_status put_offsets(cuda_executor *x, const bppsa_scan_plan *plan) {
   return status;
 }
 
-bppsa_status allocate(cuda_executor *x, const bppsa_scan_plan *plan) {
-  layout sum = {NULL, 0, true}, real = {NULL, 0, true};
+/* Bytes of the one allocation. */
+bppsa_status measure(cuda_executor *x, const bppsa_scan_plan *plan, int64_t *bytes) {
+  layout sum = {NULL, 0, true};
   place_all(x, plan, &sum);
-  if (!sum.fits) {
-    return bppsa_fail(BPPSA_ERR_MEMORY, "scan: the memory of %lld products does not fit in 64 bits", (long long)plan->slot_count);
-  }
-  const bppsa_status status = bppsa_cuda_alloc(x->index, sum.bytes, &x->memory);
+  *bytes = sum.bytes;
+  return sum.fits ? BPPSA_OK
+                  : bppsa_fail(BPPSA_ERR_MEMORY, "scan: the memory of %lld products does not fit in 64 bits",
+                               (long long)plan->slot_count);
+}
+
+/* memory: the caller's, or NULL. */
+bppsa_status allocate(cuda_executor *x, const bppsa_scan_plan *plan, void *memory) {
+  layout real = {NULL, 0, true};
+  int64_t bytes;
+  BPPSA_TRY(measure(x, plan, &bytes));
+  x->borrowed = memory != NULL;
+  x->memory = memory;
+  const bppsa_status status = memory == NULL ? bppsa_cuda_alloc(x->index, bytes, &x->memory) : BPPSA_OK;
   if (status != BPPSA_OK) {
     return bppsa_fail_prefix(status, "scan");
   }
@@ -305,7 +317,7 @@ bppsa_status allocate(cuda_executor *x, const bppsa_scan_plan *plan) {
   if (plan->slot_offsets == NULL) {
     x->slot_offsets = NULL;
   }
-  BPPSA_TRY(bppsa_cuda_clear(x->index, x->stream, x->redone, sizeof *x->redone));
+  BPPSA_TRY(bppsa_cuda_queue_clear(x->index, x->stream, x->redone, sizeof *x->redone));
   return put_offsets(x, plan);
 }
 
@@ -324,10 +336,28 @@ template <typename real> bppsa_status allow_shared() {
   return bppsa_cuda_check(error, "scan: shared memory");
 }
 
+/* Sets the sizes that follow from the plan. */
+void size_up(cuda_executor *x, const bppsa_scan_plan *plan) {
+  x->dim = largest_dim(plan);
+  x->room = (x->dim + 2) / 2 * 2;
+  x->exponent_rows = plan->config.element == BPPSA_ELEMENT_DIAGONAL ? 2 * x->dim : x->dim + 1;
+}
+
 } // namespace
+
+extern "C" bppsa_status bppsa_scan_cuda_bytes(const bppsa_scan_plan *plan, int64_t *bytes) {
+  cuda_executor x = {};
+  size_up(&x, plan);
+  return measure(&x, plan, bytes);
+}
 
 extern "C" bppsa_status bppsa_scan_cuda_create(const bppsa_scan_plan *plan, const bppsa_device *device,
                                                bppsa_scan_executor **executor) {
+  return bppsa_scan_cuda_create_in(plan, device, NULL, executor);
+}
+
+extern "C" bppsa_status bppsa_scan_cuda_create_in(const bppsa_scan_plan *plan, const bppsa_device *device, void *memory,
+                                                  bppsa_scan_executor **executor) {
   cuda_executor *x = (cuda_executor *)bppsa_calloc(1, sizeof *x);
   if (x == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -338,13 +368,11 @@ extern "C" bppsa_status bppsa_scan_cuda_create(const bppsa_scan_plan *plan, cons
   x->base.count_redone = count_redone;
   x->index = bppsa_device_get_index(device);
   x->stream = (cudaStream_t)bppsa_device_get_stream(device);
-  x->dim = largest_dim(plan);
-  x->room = (x->dim + 2) / 2 * 2;
-  x->exponent_rows = plan->config.element == BPPSA_ELEMENT_DIAGONAL ? 2 * x->dim : x->dim + 1;
+  size_up(x, plan);
   bppsa_status status = check_sizes(x, plan);
   status = status == BPPSA_OK ? bppsa_cuda_check(cudaSetDevice(x->index), "scan") : status;
   status = status == BPPSA_OK ? plan->config.dtype == BPPSA_F32 ? allow_shared<float>() : allow_shared<double>() : status;
-  status = status == BPPSA_OK ? allocate(x, plan) : status;
+  status = status == BPPSA_OK ? allocate(x, plan, memory) : status;
   if (status != BPPSA_OK) {
     destroy(&x->base);
     return status;

@@ -61,6 +61,10 @@ bppsa_status bppsa_scan_cpu_create(const bppsa_scan_plan *plan, const bppsa_devi
 
 /* GPU backend (scan_cuda.cu; scan_nocuda.c in a build without CUDA). */
 bppsa_status bppsa_scan_cuda_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor);
+/* The same with memory of the caller's (NULL: the executor's own), and its bytes. */
+bppsa_status bppsa_scan_cuda_create_in(const bppsa_scan_plan *plan, const bppsa_device *device, void *memory,
+                                       bppsa_scan_executor **executor);
+bppsa_status bppsa_scan_cuda_bytes(const bppsa_scan_plan *plan, int64_t *bytes);
 
 /* Multiplies `parts` neighbouring parts of all elements, cut by bppsa_cut, with such an executor; its elements must have one size
  * unless parts is 1. The products lie one behind the other in GPU memory, each with o->batch samples. It is queued. ERR_CUDA. */

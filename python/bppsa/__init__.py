@@ -10,6 +10,10 @@ With PyTorch:
 
   bppsa.torch                          RNN, GRU and LSTM, to be used like torch.nn's, and a scan with gradients
 
+With JAX:
+
+  bppsa.jax                            rnn, gru and lstm as functions, modules for Flax and Equinox
+
 Everything is computed by the C library. Errors are RequestError (a ValueError) and RunError (a RuntimeError).
 """
 import importlib as _importlib
@@ -24,7 +28,7 @@ __all__ = ["Error", "RequestError", "RunError", "flops", "grad", "plan", "run", 
 
 
 def __getattr__(name: str) -> _types.ModuleType:
-    """Imports the modules that need SciPy and PyTorch when they are first used."""
-    if name in ("jacobian", "torch"):
+    """Imports the modules that need SciPy, JAX and PyTorch when they are first used."""
+    if name in ("jacobian", "jax", "torch"):
         return _importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -64,6 +64,9 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "layer_set_state": (_Int, [_Pointer, _Sizes]),
     "account_bytes": (ctypes.c_int64, []),
     "account_add": (_Int, [_Pointer, _Pointer, _Int]),
+    "xla_arrays": (_Text, []),
+    "xla_facts": (_Int, [_Text, _Text, _Text, _Int, _Int, ctypes.c_int64, _Sizes, ctypes.c_int64, _Sizes]),
+    "xla_kept": (ctypes.c_int64, []),
     "account_read": (_Text, [_Pointer, _Int, ctypes.POINTER(ctypes.c_double)]),
 }
 
@@ -84,6 +87,8 @@ _layer_backward, _layer_destroy = _function("layer_backward"), _function("layer_
 _reaches = _function("reaches")
 _layer_speculates, _get_state, _set_state = (_function("layer_" + name) for name in ("speculates", "get_state", "set_state"))
 _account_bytes, _account_add, _account_read = (_function("account_" + name) for name in ("bytes", "add", "read"))
+_xla_arrays, _xla_facts = _function("xla_arrays"), _function("xla_facts")
+xla_kept: Callable[[], int] = _function("xla_kept")
 
 # The codes of core/base/status.h whose cause is the request: argument, shape, unsupported, format.
 _REQUEST = frozenset([1, 2, 4, 7])
@@ -315,3 +320,24 @@ class Sums:
         found = {name: value if name in _REALS else bool(value) if name in _ANSWERS else int(value)
                  for name, value in zip(_NUMBERS[backward], numbers)}
         return {"plan": plan.decode(), **found}
+
+
+# ---- handlers for JAX (python/xla.h) ----
+
+def xla_arrays() -> list[tuple[str, str, str]]:
+    """Name, shape and type of each array that the handlers know."""
+    return [tuple(row.replace("'", "").split(":")) for row in _xla_arrays().decode().split()]
+
+
+def xla_handler(name: str) -> Any:
+    """The function "forward", "backward", "tangent" or "second", as jax.ffi.pycapsule takes it."""
+    return getattr(_library, "bppsa_python_xla_" + name)
+
+
+def xla_facts(cell: str, method: str, forward: str, relu: bool, f64: bool, threads: int, shape: Sequence[int],
+              arguments: int) -> tuple[int, ...]:
+    """Of a layer of shape T, B, I, H: bytes of `saved`, of the scratch of forward, backward, tangent and second, and the parts of
+    a state, 1 or 2."""
+    facts = sizes(*[0] * 6)
+    _check(_xla_facts(_word(cell), _word(method), _word(forward), relu, f64, threads, sizes(*shape), arguments, facts))
+    return tuple(facts)

@@ -1,4 +1,6 @@
 /* The parallel backward pass of a recurrent network on a GPU: its memory, and what the GPU says of it. */
+#include <string.h>
+
 #include "recurrent/gpu/layers.cuh"
 
 enum { MOST_CLUSTER = 16 /* blocks of a wide layer's chunk */ };
@@ -45,21 +47,30 @@ bppsa_status bppsa_gpu_back_visit(recurrent_network *n, bppsa_recurrent_visit vi
   return visit(&m.report, sizeof(back_report), bytes);
 }
 
+int64_t bppsa_gpu_back_vectors(const recurrent_network *n) {
+  return (n->back.plan.chunks + 1) * bppsa_recurrent_state_size(n) * size_of(n);
+}
+
+void bppsa_gpu_back_draw(const recurrent_network *n, void *vectors) {
+  const int64_t chunks = n->back.plan.chunks, bytes = bppsa_recurrent_state_size(n) * size_of(n);
+  memset(vectors, 0, (size_t)((chunks + 1) * bytes));
+  for (int64_t p = 0; p < chunks; ++p) {
+    bppsa_back_draw(n, p, (char *)vectors + p * bytes);
+  }
+}
+
 /* The report is 0. The vectors that walk through silent chunks stay the same as long as the network exists. */
 bppsa_status bppsa_gpu_back_clear(const recurrent_network *n) {
   const recurrent_gpu *gpu = n->gpu;
-  const int64_t chunks = n->back.plan.chunks, bytes = bppsa_recurrent_state_size(n) * size_of(n);
   if (!bppsa_gpu_back_runs(n)) {
     return BPPSA_OK;
   }
-  char *vectors = (char *)bppsa_calloc(chunks + 1, bytes);
+  void *vectors = bppsa_alloc((size_t)bppsa_gpu_back_vectors(n));
   if (vectors == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  for (int64_t p = 0; p < chunks; ++p) {
-    bppsa_back_draw(n, p, vectors + p * bytes);
-  }
-  bppsa_status status = bppsa_cuda_put(gpu->index, gpu->stream, gpu->back.probes, vectors, (chunks + 1) * bytes);
+  bppsa_gpu_back_draw(n, vectors);
+  bppsa_status status = bppsa_cuda_put(gpu->index, gpu->stream, gpu->back.probes, vectors, bppsa_gpu_back_vectors(n));
   bppsa_free(vectors);
   return status == BPPSA_OK ? bppsa_cuda_clear(gpu->index, gpu->stream, gpu->back.report, sizeof(back_report)) : status;
 }

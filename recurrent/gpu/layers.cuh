@@ -55,6 +55,8 @@ struct recurrent_gpu {
   void *reset_words;  /* [D][B][row], its words */
   int64_t *drop_step; /* page-locked host memory: the step, which is copied to `drawn` when the work runs */
   void *products, *norms, *offsets, *between, *partials, *w_t, *exponents, *redone, *counted;
+  void *
+      vectors; /* of a network of stateless passes that speculate backward, in page-locked host memory: what goes to back.probes */
 };
 
 namespace {
@@ -92,9 +94,12 @@ template <> inline const cell_launchers<double> &launchers(const recurrent_netwo
 /* Calls f<real>(..) for the network's dtype. */
 #define OF_TYPE(n, f, ...) ((n)->config.dtype == BPPSA_F32 ? f<float>(__VA_ARGS__) : f<double>(__VA_ARGS__))
 
-/* A parameter's value or gradient in GPU memory. */
+/* A parameter's value or gradient in GPU memory. Those of a stateless pass are where the caller has them. */
 inline void *place_of(const recurrent_network *n, int64_t layer, int64_t which, bool gradient) {
   const bppsa_parameter *first = n->base.parameters, *p = bppsa_recurrent_parameter(n, layer, which);
+  if (!bppsa_recurrent_serves(n, RECURRENT_HEAD)) {
+    return gradient ? p->gradient.data : p->value.data;
+  }
   const int64_t distance = (char *)p->value.data - (char *)first->value.data;
   return (char *)(gradient ? n->base.device_gradients : n->base.device_values) + distance;
 }
@@ -180,6 +185,9 @@ inline layer_resets resets_of(const recurrent_network *n, int64_t l) {
 /* The learned state from which samples of layer l begin anew, or its gradient, in GPU memory; NULL: nothing is learned. */
 inline void *begin_place(const recurrent_network *n, int64_t l, bool gradient) {
   void *first = gradient ? n->base.device_gradients : n->base.device_values;
+  if (!bppsa_recurrent_serves(n, RECURRENT_HEAD)) {
+    first = gradient ? n->base.parameters[0].gradient.data : n->base.parameters[0].value.data;
+  }
   return n->config.reset_state ? offset(n, first, l * bppsa_recurrent_state_size(n)) : NULL;
 }
 
@@ -249,8 +257,16 @@ bppsa_backward_scanned
 bppsa_gpu_back_scan(const recurrent_network *n); /* what computes a sample that is left to it: the scan, or BP */
 bppsa_status bppsa_gpu_back_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
 bppsa_status bppsa_gpu_back_clear(const recurrent_network *n); /* what must have a value before the first pass */
+int64_t bppsa_gpu_back_vectors(const recurrent_network *n); /* bytes of the vectors that walk through silent chunks, and zeros */
+void bppsa_gpu_back_draw(const recurrent_network *n, void *vectors); /* in host memory */
 bppsa_status bppsa_gpu_back_look(recurrent_network *n);
 bppsa_status bppsa_gpu_back_tell(recurrent_network *n);
+
+/* ---- stateless passes (layer_cuda.cu), as in recurrent_backend ---- */
+
+bppsa_status bppsa_gpu_pass_keep(recurrent_network *n);
+void bppsa_gpu_pass_copy(recurrent_network *n, const bppsa_device *device, void *room);
+bppsa_status bppsa_gpu_pass_begin(recurrent_network *n);
 
 /* ---- samples of their own lengths, resets, and dropout (sequences_cuda.cu) ---- */
 

@@ -322,7 +322,7 @@ template <typename real> bppsa_status backward_layer(recurrent_network *n, int64
         cudaMemcpyAsync((char *)n->dh0 + l * bytes, n->g, (size_t)bytes, cudaMemcpyDeviceToDevice, n->gpu->stream),
         "gradient of h0"));
   }
-  if (!n->config.input_gradients || !is_first(n, l)) {
+  if (n->dx == NULL || !is_first(n, l)) {
     return BPPSA_OK;
   }
   return n->config.bidirectional ? bppsa_sides_add(n, l, n->dx)
@@ -467,7 +467,8 @@ bppsa_status visit_arrays(recurrent_network *n, bool, bppsa_recurrent_visit visi
   const int64_t steps = c->seq_len, batch = c->batch, hidden = c->hidden, gates = cell->gates * hidden;
   const int64_t state = bppsa_recurrent_state_size(n);
   const bool fused = is_fused(n);
-  const int64_t held = fused ? gpu->links : 0, padded = fused ? (1 + cell->pair) * LAUNCH(n, padded_hidden, hidden) : 0;
+  const int64_t held = fused && bppsa_recurrent_serves(n, RECURRENT_BACKWARD) ? gpu->links : 0,
+                padded = fused ? (1 + cell->pair) * LAUNCH(n, padded_hidden, hidden) : 0;
   const bool wants_pre = c->layers > 1 || !is_one(n) || wants_delta_x(n, 0);
   for (int64_t l = 0; l < bppsa_recurrent_layers(c); ++l) {
     BPPSA_TRY(c->tape ? BPPSA_OK : bppsa_recurrent_visit_tape(n, l, visit, bytes));
@@ -475,36 +476,38 @@ bppsa_status visit_arrays(recurrent_network *n, bool, bppsa_recurrent_visit visi
       BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps, batch, n->layers[l].input, &n->layers[l].below, bytes));
     }
   }
-  for (int64_t k = 0; !fused && k < cell->matrices + cell->pair; ++k) {
+  const bool back = bppsa_recurrent_serves(n, RECURRENT_BACKWARD), head = bppsa_recurrent_serves(n, RECURRENT_HEAD);
+  for (int64_t k = 0; back && !fused && k < cell->matrices + cell->pair; ++k) {
     BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps, batch, hidden, &n->columns[k], bytes));
   }
   const struct {
     bool wanted;
     int64_t steps, rows, width;
     void **array;
-  } arrays[] = {{true, 1, 1, placed_reals(n), &n->base.device_values},
-                {true, 1, 1, placed_reals(n), &n->base.device_gradients},
-                {wants_pre, steps, batch, gates, &n->pre},
-                {true, steps + 1, batch, state, &n->g},
-                {true, c->loss_all ? steps : 1, batch, c->classes, &n->logits},
-                {cell->split && !gpu->sums, steps, batch, gates, &n->delta_h},
-                {!fused && cell->diagonal, steps, batch, hidden, &n->diagonal},
-                {c->input_gradients, steps, batch, c->input, &n->dx},
-                {c->input_gradients, bppsa_recurrent_layers(c), batch, state, &n->dh0},
-                {held > 0, held, batch, padded * padded, &gpu->products},
-                {held > 0, held, batch, state, &gpu->norms},
-                {held > 0, held, batch, state, &gpu->exponents},
-                {held > 0 && (c->loss_all || c->layers > 1 || c->lengths), held, batch, state, &gpu->offsets},
-                {held > 0, held + 1, batch, state, &gpu->between},
-                {hidden > CHUNK_HIDDEN && !gpu->wide, 1, gates, hidden, &gpu->w_t},
-                {true, 1, 1, partial_reals(n, fused), &gpu->partials}};
+  } arrays[] = {
+      {head, 1, 1, placed_reals(n), &n->base.device_values},
+      {head, 1, 1, placed_reals(n), &n->base.device_gradients},
+      {wants_pre, steps, batch, gates, &n->pre},
+      {back, steps + 1, batch, state, &n->g},
+      {head, c->loss_all ? steps : 1, batch, c->classes, &n->logits},
+      {back && cell->split && !gpu->sums, steps, batch, gates, &n->delta_h},
+      {back && !fused && cell->diagonal, steps, batch, hidden, &n->diagonal},
+      {head && c->input_gradients, steps, batch, c->input, &n->dx},
+      {back && c->input_gradients, bppsa_recurrent_layers(c), batch, state, &n->dh0},
+      {held > 0, held, batch, padded * padded, &gpu->products},
+      {held > 0, held, batch, state, &gpu->norms},
+      {held > 0, held, batch, state, &gpu->exponents},
+      {held > 0 && (c->loss_all || c->layers > 1 || c->lengths), held, batch, state, &gpu->offsets},
+      {held > 0, held + 1, batch, state, &gpu->between},
+      {bppsa_recurrent_serves(n, RECURRENT_FORWARD) && hidden > CHUNK_HIDDEN && !gpu->wide, 1, gates, hidden, &gpu->w_t},
+      {back, 1, 1, partial_reals(n, fused), &gpu->partials}};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) {
     if (arrays[i].wanted) {
       BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, arrays[i].steps, arrays[i].rows, arrays[i].width, arrays[i].array, bytes));
     }
   }
-  BPPSA_TRY(bppsa_gpu_forward_visit(n, visit, bytes));
-  BPPSA_TRY(bppsa_gpu_back_visit(n, visit, bytes));
+  BPPSA_TRY(bppsa_recurrent_serves(n, RECURRENT_FORWARD) ? bppsa_gpu_forward_visit(n, visit, bytes) : BPPSA_OK);
+  BPPSA_TRY(back ? bppsa_gpu_back_visit(n, visit, bytes) : BPPSA_OK);
   BPPSA_TRY(bppsa_gpu_sequences_visit(n, visit, bytes));
   BPPSA_TRY(bppsa_sides_visit(n, visit, bytes));
   BPPSA_TRY(visit(&gpu->counted, sizeof(unsigned long long), bytes));
@@ -559,6 +562,7 @@ void destroy(recurrent_network *n) {
     bppsa_forward_free(n);
     bppsa_gpu_sequences_free(n);
     bppsa_cuda_free(n->gpu->index, n->gpu->memory);
+    bppsa_cuda_free_staging(n->gpu->index, n->gpu->vectors);
     bppsa_free(n->gpu);
   }
 }
@@ -790,4 +794,7 @@ extern "C" const recurrent_backend bppsa_recurrent_cuda = {create,
                                                            bppsa_gpu_back_tell,
                                                            bppsa_gpu_forward_window,
                                                            prepare,
-                                                           carry};
+                                                           carry,
+                                                           bppsa_gpu_pass_keep,
+                                                           bppsa_gpu_pass_copy,
+                                                           bppsa_gpu_pass_begin};

@@ -121,10 +121,11 @@ bppsa_status bppsa_gpu_sequences_visit(recurrent_network *n, bppsa_recurrent_vis
     const int64_t sides = bppsa_recurrent_directions(c), row = reset_row_of(n);
     BPPSA_TRY(visit((void **)&n->gpu->resets, sides * c->seq_len * c->batch, bytes));
     BPPSA_TRY(visit(&n->gpu->reset_words, sides * c->batch * row * (int64_t)sizeof(uint32_t), bytes));
-    BPPSA_TRY(n->gpu->sums ? BPPSA_OK
-                           : bppsa_recurrent_visit_array(n, visit, c->seq_len, c->batch, c->hidden, &n->before, bytes));
+    BPPSA_TRY(n->gpu->sums || !bppsa_recurrent_serves(n, RECURRENT_BACKWARD)
+                  ? BPPSA_OK
+                  : bppsa_recurrent_visit_array(n, visit, c->seq_len, c->batch, c->hidden, &n->before, bytes));
   }
-  if (c->reset_state) {
+  if (c->reset_state && bppsa_recurrent_serves(n, RECURRENT_BACKWARD)) {
     BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, c->seq_len, c->batch, bppsa_recurrent_state_size(n), &n->gpu->begun, bytes));
   }
   return c->dropout > 0 ? visit((void **)&n->gpu->drawn, (1 + c->batch) * size, bytes) : BPPSA_OK;

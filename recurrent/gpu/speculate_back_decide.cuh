@@ -81,10 +81,10 @@ __device__ __forceinline__ double back_reach(const layer_arrays<real> &c, const 
   return reach;
 }
 
-/* What a warp must know of its chunks, every `warps`-th from chunk `warp` on, before it verifies them. False: a number of the
- * sample is not finite. */
+/* What a team's warp must know of its chunks, every `teams`-th from chunk `team` on, before it verifies them. False: a number of
+ * the sample is not finite. */
 template <typename real>
-__device__ __forceinline__ bool back_look(const layer_arrays<real> &c, const back_arrays<real> &s, int warp, int warps,
+__device__ __forceinline__ bool back_look(const layer_arrays<real> &c, const back_arrays<real> &s, int team, int teams,
                                           back_sample *o) {
   int longest = 0;
   bool finite = true;
@@ -94,7 +94,7 @@ __device__ __forceinline__ bool back_look(const layer_arrays<real> &c, const bac
     finite = finite && isfinite(f->sum);
   }
   o->path += warp_largest(longest);
-  for (int p = warp; p < o->chunks; p += warps) {
+  for (int p = team; p < o->chunks; p += teams) {
     back_chunk *f = back_found(c, s, *o, p);
     const double scale = back_scale(c, s, *o, p), reach = f->silent != 0 ? back_reach(c, s, *o, p) : 0;
     if (o->lane == 0) {

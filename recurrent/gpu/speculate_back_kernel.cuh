@@ -57,13 +57,13 @@ __device__ __forceinline__ void back_lead(const layer_arrays<real> &c, const bac
   w.resets = c.resets.mask != NULL;
   if ((parts & BACK_GUESS) != 0) { /* behind the sample's end */
     const int64_t behind = c.steps - o->length;
-    back_clear<real, K>(c, *o, o->length + (int)bppsa_cut(behind, o->warps, o->warp),
-                        o->length + (int)bppsa_cut(behind, o->warps, o->warp + 1));
+    back_clear<real, K>(c, *o, o->length + (int)bppsa_cut(behind, o->teams, o->team),
+                        o->length + (int)bppsa_cut(behind, o->teams, o->team + 1));
   }
   while (back_next<real, cell, HP, KIND>(c, s, blocks, parts, o, &w)) {
     back_go<real, cell, HP, KIND>(c, s, o, &w);
   }
-  if (o->warp == 0 && (parts & BACK_REST) != 0) {
+  if (o->team == 0 && (parts & BACK_REST) != 0) {
     if (!o->idle && !o->given_up) {
       __syncwarp(); /* all lanes see what the tail wrote */
       back_take<PAIR != 0>(place_of_round(s.ends, o->in) + back_at<real, cell>(c, *o, 0), c.hidden, &w);
@@ -107,9 +107,9 @@ __global__ void __launch_bounds__(BACK_TEAMS *BACK_TEAM, 1)
     return;
   }
   if (of_block < teams) {
-    o.warp = (int)blockIdx.x % blocks * teams + own;
-    o.warps = blocks * teams;
-    o.p = o.warp;
+    o.team = (int)blockIdx.x % blocks * teams + own;
+    o.teams = blocks * teams;
+    o.p = o.team;
     o.length = (int)(s.lengths != NULL ? s.lengths[o.b] : c.steps);
     back_cut_up(s, &o);
     o.warm_up = (int)(s.report->state.warm_up > 0 ? s.report->state.warm_up : s.warm_up);

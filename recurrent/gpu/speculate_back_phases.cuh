@@ -134,13 +134,13 @@ __device__ __forceinline__ void back_forget(const layer_arrays<real> &c, const b
   back_ask<real, cell, HP, KIND>(*o, {BACK_CLEARS}, *w);
   back_places<real, cell, HP, KIND>(w->own, w->teams, w->part).meet();
   const int64_t count = back_part(K, c), first = o->b * s.guess_blocks * count;
-  for (int64_t at = (int64_t)o->warp * WARP_LANES + o->lane; s.guessed != NULL && at < s.guess_blocks * count;
-       at += o->warps * WARP_LANES) {
+  for (int64_t at = (int64_t)o->team * WARP_LANES + o->lane; s.guessed != NULL && at < s.guess_blocks * count;
+       at += o->teams * WARP_LANES) {
     s.guessed[first + at] = 0;
   }
 }
 
-/* Finds what the warp walks next, and prepares it; meets the sample's other warps between phases. False: it has done all. */
+/* Finds what the team walks next, and prepares it; meets the sample's other teams between phases. False: it has done all. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ bool back_next(const layer_arrays<real> &c, const back_arrays<real> &s, int cluster, int parts,
                                           back_course *o, back_walk<real> *w) {
@@ -156,10 +156,10 @@ __device__ __forceinline__ bool back_next(const layer_arrays<real> &c, const bac
       if ((parts & BACK_GUESS) != 0) {
         back_meet_all<real, cell, HP, KIND>(*o, cluster, *w);
       }
-      o->kind = !back_look(c, s, o->warp, o->warps, o) ? BACK_WHOLE : o->chunks > 1 ? BACK_MEND : BACK_DONE;
-      o->p = o->warp;
+      o->kind = !back_look(c, s, o->team, o->teams, o) ? BACK_WHOLE : o->chunks > 1 ? BACK_MEND : BACK_DONE;
+      o->p = o->team;
     } else if (o->kind == BACK_MEND) {
-      for (; o->p < o->chunks; o->p += o->warps) {
+      for (; o->p < o->chunks; o->p += o->teams) {
         if (back_doubts<real, cell, HP, KIND>(c, s, o, w)) {
           back_mend<real, cell, HP, KIND>(c, o, w);
           return true;
@@ -169,9 +169,9 @@ __device__ __forceinline__ bool back_next(const layer_arrays<real> &c, const bac
       back_meet_all<real, cell, HP, KIND>(*o, cluster, *w);
       o->in = 1 - o->in;
       o->kind = back_after_round(c, s, o);
-      o->p = o->kind == BACK_TAIL ? o->chunks - 2 : o->warp;
+      o->p = o->kind == BACK_TAIL ? o->chunks - 2 : o->team;
     } else if (o->kind == BACK_TAIL) {
-      for (; o->warp == 0 && o->p >= 0; --o->p) {
+      for (; o->team == 0 && o->p >= 0; --o->p) {
         __syncwarp(); /* all lanes see what the last walk wrote */
         if (back_doubts<real, cell, HP, KIND>(c, s, o, w)) {
           back_mend<real, cell, HP, KIND>(c, o, w);
@@ -183,7 +183,7 @@ __device__ __forceinline__ bool back_next(const layer_arrays<real> &c, const bac
       if (!o->idle) {
         back_forget<real, cell, HP, KIND>(c, s, o, w);
       }
-      if (o->warp != 0 || s.fallen != NULL) { /* not this team, or the scan */
+      if (o->team != 0 || s.fallen != NULL) { /* not this team, or the scan */
         return false;
       }
       o->at = o->top = o->length;
@@ -229,7 +229,7 @@ __device__ __forceinline__ void back_go(const layer_arrays<real> &c, const back_
       o->path += taken;
       o->p -= 1;
     } else {
-      o->p += o->warps;
+      o->p += o->teams;
     }
   } else if (o->kind == BACK_WHOLE) {
     o->path += taken;
@@ -238,7 +238,7 @@ __device__ __forceinline__ void back_go(const layer_arrays<real> &c, const back_
     back_settle_guess<real, cell, HP, KIND>(c, s, *o, taken + o->wasted, w);
     o->wasted = 0;
     o->kind = BACK_CHUNK;
-    o->p += o->warps;
+    o->p += o->teams;
   }
 }
 

@@ -99,19 +99,33 @@ template <typename real, template <typename> class cell, int HP, walk_kind KIND>
   }
 };
 
-/* Adds to a number in memory, which no other thread does, without a wait for what it was. */
-__device__ __forceinline__ void back_add_to(float *to, float value) {
+/* Writes a delta, or adds to it, which no other thread does, without a wait for what it was. No branch: a step has several. */
+__device__ __forceinline__ void back_put_delta(bool stores, bool adds, float value, float *to) {
 #ifdef __CUDA_ARCH__
-  asm volatile("red.global.add.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(to)), "f"(value) : "memory");
+  asm volatile("{\n\t.reg .pred writes, adds;\n\tsetp.eq.s32 writes, %0, 1;\n\tsetp.eq.s32 adds, %0, 2;\n\t"
+               "@writes st.global.f32 [%1], %2;\n\t@adds red.global.add.f32 [%1], %2;\n\t}" ::"r"(!stores ? 0
+                                                                                                  : adds  ? 2
+                                                                                                          : 1),
+               "l"(__cvta_generic_to_global(to)), "f"(value)
+               : "memory");
 #else
-  *to += value;
+  if (stores) {
+    *to = adds ? *to + value : value;
+  }
 #endif
 }
-__device__ __forceinline__ void back_add_to(double *to, double value) {
+__device__ __forceinline__ void back_put_delta(bool stores, bool adds, double value, double *to) {
 #ifdef __CUDA_ARCH__
-  asm volatile("red.global.add.f64 [%0], %1;" ::"l"(__cvta_generic_to_global(to)), "d"(value) : "memory");
+  asm volatile("{\n\t.reg .pred writes, adds;\n\tsetp.eq.s32 writes, %0, 1;\n\tsetp.eq.s32 adds, %0, 2;\n\t"
+               "@writes st.global.f64 [%1], %2;\n\t@adds red.global.add.f64 [%1], %2;\n\t}" ::"r"(!stores ? 0
+                                                                                                  : adds  ? 2
+                                                                                                          : 1),
+               "l"(__cvta_generic_to_global(to)), "d"(value)
+               : "memory");
 #else
-  *to += value;
+  if (stores) {
+    *to = adds ? *to + value : value;
+  }
 #endif
 }
 
@@ -191,8 +205,8 @@ __device__ __forceinline__ void back_help_read(int lane, int round, back_helper<
   }
 }
 
-/* Notes in front of which steps of a round, of which everything has been read, the sample begins anew, and puts the state from which
- * it does there. No register holds anything for this between rounds, since helpers have none to spare. */
+/* Notes in front of which steps of a round, of which everything has been read, the sample begins anew, and puts the state from
+ * which it does there. No register holds anything for this between rounds, since helpers have none to spare. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ void back_help_reset(const layer_arrays<real> &c, const back_places<real, cell, HP, KIND> &at,
                                                 int lane, int round, back_helper<real, cell, HP, KIND> *h) {
@@ -273,7 +287,7 @@ __device__ __forceinline__ void back_put_deltas(int steps, const back_taken<real
     for (int k = 0; i < steps && k < K; ++k) {
       const real value = FOR_X && k + 1 == K ? taken[i].to_x : taken[i].to_h[k];
       if (ADDS) {
-        back_add_to(to + k * hidden, value);
+        back_put_delta(true, true, value, to + k * hidden);
       } else {
         to[k * hidden] = value;
       }

@@ -25,10 +25,10 @@ template <typename real> __device__ __forceinline__ real back_larger(real a, rea
 
 /* ---- a walker, and its walks ---- */
 
-/* A walker's place, and what it does. A team counts as one warp. */
+/* A walker's place, and what it does. */
 struct back_course : back_sample {
   bool unit;          /* the lane has a unit */
-  int j, warp, warps; /* unit; the warp among the sample's; these */
+  int j, team, teams; /* unit; its team among the sample's; how many these are */
   int warm_up;
   back_kind kind;
   int p;               /* chunk */

@@ -134,15 +134,15 @@ __device__ __forceinline__ void back_wide_turn(const layer_arrays<real> &c, cons
     o->path = kept->path;
     o->kind = (back_kind)kept->kind;
   } else if (o->kind == BACK_CHUNK) {
-    o->kind = !back_look(c, s, o->warp, o->warps, o) ? BACK_WHOLE : o->chunks > 1 ? BACK_MEND : BACK_DONE;
-    o->p = o->warp;
+    o->kind = !back_look(c, s, o->team, o->teams, o) ? BACK_WHOLE : o->chunks > 1 ? BACK_MEND : BACK_DONE;
+    o->p = o->team;
     return;
   }
   if (o->kind == BACK_MEND) {
     o->in = 1 - o->in;
     o->kind = back_after_round(c, s, o);
   }
-  o->p = o->kind == BACK_TAIL ? o->chunks - 2 : o->warp;
+  o->p = o->kind == BACK_TAIL ? o->chunks - 2 : o->team;
 }
 
 /* Finds what the team walks next; meets the sample's other teams between phases. False: it has done all. */
@@ -158,7 +158,7 @@ __device__ __forceinline__ bool back_wide_next(const layer_arrays<real> &c, cons
     }
     if (o->kind == BACK_MEND || o->kind == BACK_TAIL) {
       const bool tail = o->kind == BACK_TAIL;
-      for (; tail ? o->warp == 0 && o->p >= 0 : o->p < o->chunks; o->p += tail ? -1 : o->warps) {
+      for (; tail ? o->team == 0 && o->p >= 0 : o->p < o->chunks; o->p += tail ? -1 : o->teams) {
         if (tail) {
           rest_meet(shape::CLUSTER); /* all threads of the team see what the last walk wrote */
         }
@@ -175,7 +175,7 @@ __device__ __forceinline__ bool back_wide_next(const layer_arrays<real> &c, cons
       o->at = o->top = o->length;
       o->bottom = 0;
       back_wide_take(back_from(c, s, *o, width) + o->j, w);
-      return o->warp == 0;
+      return o->team == 0;
     }
     const bool begins = o->kind == BACK_CHUNK && (parts & BACK_GUESS) == 0; /* speculation was another launch */
     if (o->kind == BACK_TAIL || o->kind == BACK_DONE || (!begins && (parts & BACK_REST) == 0)) {
@@ -185,7 +185,7 @@ __device__ __forceinline__ bool back_wide_next(const layer_arrays<real> &c, cons
       rest_meet(blocks * shape::CLUSTER);
     }
     back_wide_turn(c, s, before, o);
-    if ((parts & BACK_REST) == 0 && o->warp == 0 && notes && o->lane == 0) {
+    if ((parts & BACK_REST) == 0 && o->team == 0 && notes && o->lane == 0) {
       const back_kept kept = {o->in, o->rounds, o->early, o->longest, o->path, (int)o->kind};
       s.kept[(before + 1) % 2 * c.batch + o->b] = kept;
     }
@@ -267,14 +267,14 @@ __device__ __forceinline__ void back_wide_go(const layer_arrays<real> &c, const 
   if (differs) {
     back_wide_settle_mend(c, s, *o, notes, taken, found, w);
     o->path += o->kind == BACK_TAIL ? taken : 0;
-    o->p += o->kind == BACK_TAIL ? -1 : o->warps;
+    o->p += o->kind == BACK_TAIL ? -1 : o->teams;
   } else if (o->kind == BACK_WHOLE) {
     o->path += taken;
     o->kind = BACK_DONE;
   } else {
     back_wide_settle_guess(c, s, *o, notes, taken, found, w);
     o->kind = BACK_CHUNK;
-    o->p += o->warps;
+    o->p += o->teams;
   }
 }
 
@@ -303,9 +303,9 @@ __global__ void __launch_bounds__(shape::THREADS, 1)
   o.unit = w.exists && l.same == 0; /* of the threads that have the unit, one writes */
   o.j = w.exists ? l.unit : 0;
   o.b = team / blocks;
-  o.warp = team % blocks;
-  o.warps = blocks;
-  o.p = o.warp;
+  o.team = team % blocks;
+  o.teams = blocks;
+  o.p = o.team;
   o.length = (int)(s.lengths != NULL ? s.lengths[o.b] : c.steps);
   back_cut_up(s, &o);
   o.warm_up = (int)(s.report->state.warm_up > 0 ? s.report->state.warm_up : s.warm_up);
@@ -313,8 +313,8 @@ __global__ void __launch_bounds__(shape::THREADS, 1)
   o.kind = o.idle ? BACK_WHOLE : BACK_CHUNK;
   if ((parts & BACK_GUESS) != 0) { /* behind the sample's end */
     const int64_t behind = c.steps - o.length;
-    back_clear<real, K>(c, o, o.length + (int)bppsa_cut(behind, o.warps, o.warp),
-                        o.length + (int)bppsa_cut(behind, o.warps, o.warp + 1));
+    back_clear<real, K>(c, o, o.length + (int)bppsa_cut(behind, o.teams, o.team),
+                        o.length + (int)bppsa_cut(behind, o.teams, o.team + 1));
   }
   if (o.idle) {
     rest_meet(blocks * shape::CLUSTER); /* all know that the pass is BP; the last warp may change that */
@@ -322,7 +322,7 @@ __global__ void __launch_bounds__(shape::THREADS, 1)
   while (back_wide_next(c, s, blocks, parts, before, notes, l, &o, &w)) {
     back_wide_go(c, s, notes, l, &o, &w);
   }
-  if (o.warp == 0 && rest) {
+  if (o.team == 0 && rest) {
     if (!o.idle && !o.given_up && o.unit) {
       back_wide_take(place_of_round(s.ends, o.in) + back_at<real, cell>(c, o, 0), &w);
     }

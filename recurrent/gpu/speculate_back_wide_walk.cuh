@@ -14,8 +14,8 @@
 enum { BACK_MEAN = 8 /* steps of a mean, as on a CPU */ };
 
 /* The shape of a walk: each unit sends one number more than BP does. */
-template <typename real, int K, int SIZE> struct wide_back_shape : wide_shape<real, K, SIZE, true> {
-  typedef wide_shape<real, K, SIZE, true> base;
+template <typename real, int K, int SIZE> struct wide_back_shape : wide_shape<real, K, SIZE, true, true> {
+  typedef wide_shape<real, K, SIZE, true, true> base;
   static constexpr int COUNT = (K + 1) * base::HP, GATES = WIDE_AHEAD * COUNT * (int)sizeof(real),
                        WEIGHTS = GATES + WIDE_AHEAD * (int)sizeof(cluster_gate),
                        SHARED = WEIGHTS + K * base::LENT * base::UNITS * base::THREADS * (int)sizeof(real);
@@ -67,36 +67,6 @@ template <int COUNT, typename real> __device__ __forceinline__ real back_wide_la
 /* As launch_number, of 64 bits. */
 __device__ __forceinline__ int64_t back_wide_number(int64_t x) {
   return (int64_t)launch_number((int)(x >> 32)) << 32 | (unsigned)launch_number((int)x);
-}
-
-/* Writes a delta, or adds to it, which no other thread does, without a wait for what it was. No branch: a step has several. */
-__device__ __forceinline__ void back_put_delta(bool stores, bool adds, float value, float *to) {
-#ifdef __CUDA_ARCH__
-  asm volatile("{\n\t.reg .pred writes, adds;\n\tsetp.eq.s32 writes, %0, 1;\n\tsetp.eq.s32 adds, %0, 2;\n\t"
-               "@writes st.global.f32 [%1], %2;\n\t@adds red.global.add.f32 [%1], %2;\n\t}" ::"r"(!stores ? 0
-                                                                                                  : adds  ? 2
-                                                                                                          : 1),
-               "l"(__cvta_generic_to_global(to)), "f"(value)
-               : "memory");
-#else
-  if (stores) {
-    *to = adds ? *to + value : value;
-  }
-#endif
-}
-__device__ __forceinline__ void back_put_delta(bool stores, bool adds, double value, double *to) {
-#ifdef __CUDA_ARCH__
-  asm volatile("{\n\t.reg .pred writes, adds;\n\tsetp.eq.s32 writes, %0, 1;\n\tsetp.eq.s32 adds, %0, 2;\n\t"
-               "@writes st.global.f64 [%1], %2;\n\t@adds red.global.add.f64 [%1], %2;\n\t}" ::"r"(!stores ? 0
-                                                                                                  : adds  ? 2
-                                                                                                          : 1),
-               "l"(__cvta_generic_to_global(to)), "d"(value)
-               : "memory");
-#else
-  if (stores) {
-    *to = adds ? *to + value : value;
-  }
-#endif
 }
 
 /* ---- a walk ---- */

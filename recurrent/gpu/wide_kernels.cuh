@@ -47,8 +47,13 @@ constexpr wide_row wide_forward_rows[WIDE_WORDS]
                                                  {{1, 4, 16, 0}, {4, 4, 32, 0}, {16, 2, 32, 0}, {16, 2, 32, 6}, {0, 0, 0, 0}},
                                                  {{1, 2, 8, 0}, {4, 2, 16, 0}, {16, 2, 32, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}}};
 
+/* BP that speculates takes the rows of BP but this one: for the LSTM in f32 with H up to 128, whose walk needs more registers than
+ * 512 threads of a block can have. */
+constexpr wide_row wide_speculated_row = {2, 4, 16, 4};
+enum { WIDE_SPECULATED_WORDS = 4, WIDE_SPECULATED_SIZE = 1 };
+
 /* SIZE: the place of HP in wide_sizes. */
-template <typename real, int K, int SIZE, bool BACK> struct wide_shape {
+template <typename real, int K, int SIZE, bool BACK, bool SPECULATES = false> struct wide_shape {
   static constexpr int words_of(int words) {
     int at = 0;
     while (at < WIDE_WORDS && wide_words[at] < words) {
@@ -59,7 +64,9 @@ template <typename real, int K, int SIZE, bool BACK> struct wide_shape {
   static constexpr wide_row row_of(int at) {
     return at == WIDE_WORDS ? wide_row{0, 0, 0, 0} : BACK ? wide_back_rows[at][SIZE] : wide_forward_rows[at][SIZE];
   }
-  static constexpr wide_row ROW = row_of(words_of(K * (int)sizeof(real) / 4));
+  static constexpr int WORDS = K * (int)sizeof(real) / 4;
+  static constexpr bool OTHER = SPECULATES && WORDS == WIDE_SPECULATED_WORDS && SIZE == WIDE_SPECULATED_SIZE;
+  static constexpr wide_row ROW = OTHER ? wide_speculated_row : row_of(words_of(WORDS));
   static constexpr bool EXISTS = ROW.parts > 0 && (ROW.lent == 0 || ROW.units == quad<real>::SIZE);
   static constexpr int MATRICES = K, HP = wide_sizes[SIZE], CLUSTER = EXISTS ? ROW.cluster : 1, UNITS = EXISTS ? ROW.units : 1,
                        PARTS = EXISTS ? ROW.parts : 1, SAME = PARTS / UNITS, /* threads that have one unit's sum */

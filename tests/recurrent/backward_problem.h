@@ -15,6 +15,9 @@
 
 static bppsa_device *device, *host;
 
+/* Bytes of shared memory that a block of the emulated GPU has, as an H200's. */
+static const char H200_SHARED[] = "232448";
+
 enum { RNN, GRU, LSTM, CELLS, MOST_ARRAYS = 32 };
 static const bppsa_cell *const cells[CELLS] = {&bppsa_rnn_cell, &bppsa_gru_cell, &bppsa_lstm_cell};
 
@@ -240,6 +243,47 @@ static bppsa_backward_stats check(const problem *p) {
   free_gradients(&exact);
   close_net(&n);
   return s;
+}
+
+/* Passes of a network that forgets nothing, since every Jacobian is 1: each is given up after a round, and three of them in a row
+ * make the next ones a scan of so many chunks, or with 0 BP. path, work: that pass's. */
+enum { PAUSED_HIDDEN = 4 };
+static inline void check_pauses(int64_t scan_chunks, int64_t path, double work) {
+  enum { HIDDEN = PAUSED_HIDDEN, PASSES = 6 };
+  problem p = problem_of(RNN, 60, 2, HIDDEN, 4, 5);
+  p.network.config.speculation.scan_chunks = scan_chunks;
+  p.network.config.loss_all = true;
+  p.network.config.nonlinearity = BPPSA_NONLINEARITY_RELU;
+  net n = open_net(&p, device, BPPSA_F32, BPPSA_BACKWARD_SPECULATIVE, NULL);
+  bppsa_backward_stats none;
+  assert_int_equal(bppsa_backward_stats_of(n.model, &none), BPPSA_OK);
+  assert_true(none.passes == 0 && none.path == 0 && !none.speculated);
+  for (int64_t i = 0; i < HIDDEN * HIDDEN; ++i) {
+    bppsa_view_set(&n.model->parameters[1].value, i, i % (HIDDEN + 1) == 0 ? 1 : 0);
+    bppsa_view_set(&n.model->parameters[3].value, i % HIDDEN, 3);
+  }
+  assert_int_equal(bppsa_model_push(n.model), BPPSA_OK);
+  gradients expected = gradients_on(&p, device, BPPSA_F32, BPPSA_BACKWARD_BP, n.model);
+  for (int i = 0; i < PASSES; ++i) {
+    gradients g = pass(&n);
+    bppsa_backward_state now;
+    assert_int_equal(bppsa_backward_state_get(n.model, &now), BPPSA_OK);
+    assert_int_equal(g.stats.speculated, i < 3 || i == 5);
+    assert_int_equal(g.stats.given_up, g.stats.speculated);
+    assert_int_equal(g.stats.scanned, g.stats.speculated && scan_chunks > 0 && is_gpu());
+    assert_int_equal(g.stats.path, (g.stats.speculated ? 15 + 5 + 15 : 0) + path);
+    assert_true(g.stats.speculated ? g.stats.work > 1 : g.stats.work == work);
+    assert_true(error_of(&g, &expected) <= 1e-6);
+    assert_int_equal(now.pause.failures, i < 3 ? i + 1 : i < 5 ? 3 : 4);
+    assert_int_equal(now.pause.left, i < 2 ? 0 : i < 5 ? 102 - i : 200);
+    if (i == 4) {
+      now = (bppsa_backward_state){.pause = {3, 0}, .warm_up = 5};
+      assert_int_equal(bppsa_backward_state_set(n.model, &now), BPPSA_OK);
+    }
+    free_gradients(&g);
+  }
+  free_gradients(&expected);
+  close_net(&n);
 }
 
 #endif

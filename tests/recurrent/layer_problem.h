@@ -386,29 +386,35 @@ static inline void layer_batch_close(const layer_problem *p, layer_batch *b) {
   free(b->resets);
 }
 
-static inline void layer_forward(const layer_problem *p, const layer_batch *b) {
+static inline bppsa_status layer_queue_forward(const layer_problem *p, const layer_batch *b, void *scratch) {
   const bppsa_layer_inputs inputs = layer_inputs_of(p, b);
   const bppsa_layer_tape tape = layer_tape_of(b);
-  const int64_t half = p->config.batch * p->config.hidden * layer_real(p);
-  layer_array scratch = layer_open(p->device, p->sizes.forward, true);
-  assert_int_equal(bppsa_layer_forward(p->layer, p->device, &inputs, &tape, scratch.data), BPPSA_OK);
-  for (int i = 0; i < (p->cell->pair ? 2 : 1); ++i) {
-    void *states = layer_host(p->device, (char *)b->tape[i].data + half, p->sizes.states - half);
-    layer_same(NULL, i == 0 ? "h" : "c", states, b->expected_states[i], p->sizes.states - half);
-    free(states);
-  }
-  layer_close(p->device, &scratch);
+  return bppsa_layer_forward(p->layer, p->device, &inputs, &tape, scratch);
 }
 
-static inline void layer_backward(const layer_problem *p, const layer_batch *b) {
-  static const char *const names[LAYER_GRADIENTS] = {"dx", "dh0", "dc0", "dw_ih", "dw_hh", "db_ih", "db_hh", "dreset_state"};
+static inline bppsa_status layer_queue_backward(const layer_problem *p, const layer_batch *b, void *scratch) {
   const bppsa_layer_inputs inputs = layer_inputs_of(p, b);
   const bppsa_layer_tape tape = layer_tape_of(b);
   const bppsa_layer_seed seed = {b->seeds[0].data, b->seeds[1].data, b->seeds[2].data, b->seeds[3].data};
   const layer_array *g = b->gradients;
   const bppsa_layer_gradients to = {g[0].data, g[1].data, g[2].data, g[3].data, g[4].data, g[5].data, g[6].data, g[7].data};
-  layer_array scratch = layer_open(p->device, p->sizes.backward, true);
-  assert_int_equal(bppsa_layer_backward(p->layer, p->device, &inputs, &tape, &seed, &to, scratch.data), BPPSA_OK);
+  return bppsa_layer_backward(p->layer, p->device, &inputs, &tape, &seed, &to, scratch);
+}
+
+/* What the forward pass has left has the bits of the model's. */
+static inline void layer_check_states(const layer_problem *p, const layer_batch *b) {
+  const int64_t half = p->config.batch * p->config.hidden * layer_real(p);
+  for (int i = 0; i < (p->cell->pair ? 2 : 1); ++i) {
+    void *states = layer_host(p->device, (char *)b->tape[i].data + half, p->config.seq_len * half);
+    layer_same(NULL, i == 0 ? "h" : "c", states, b->expected_states[i], p->config.seq_len * half);
+    free(states);
+  }
+}
+
+/* Likewise the backward pass. */
+static inline void layer_check_gradients(const layer_problem *p, const layer_batch *b) {
+  static const char *const names[LAYER_GRADIENTS] = {"dx", "dh0", "dc0", "dw_ih", "dw_hh", "db_ih", "db_hh", "dreset_state"};
+  const layer_array *g = b->gradients;
   for (int i = 0; i < LAYER_GRADIENTS; ++i) {
     if (g[i].data != NULL) {
       void *found = layer_host(p->device, g[i].data, g[i].size);
@@ -416,6 +422,19 @@ static inline void layer_backward(const layer_problem *p, const layer_batch *b) 
       free(found);
     }
   }
+}
+
+static inline void layer_forward(const layer_problem *p, const layer_batch *b) {
+  layer_array scratch = layer_open(p->device, p->sizes.forward, true);
+  assert_int_equal(layer_queue_forward(p, b, scratch.data), BPPSA_OK);
+  layer_check_states(p, b);
+  layer_close(p->device, &scratch);
+}
+
+static inline void layer_backward(const layer_problem *p, const layer_batch *b) {
+  layer_array scratch = layer_open(p->device, p->sizes.backward, true);
+  assert_int_equal(layer_queue_backward(p, b, scratch.data), BPPSA_OK);
+  layer_check_gradients(p, b);
   layer_close(p->device, &scratch);
 }
 

@@ -1,9 +1,8 @@
 /* The parallel backward pass on a device (recurrent/parallel_backward.h): gradients of every cell, type and width of the kernels
  * against float64 and BP's own rounding, every phase, samples that are given up, pauses, recordings. BPPSA_TEST_DEVICE names the
- * device. (The file is long because every phase meets the same reference, `check`, with networks made for it.) */
+ * device. */
 #include "core/compute/graph.h"
 #include "tests/recurrent/backward_problem.h"
-#include "tests/recurrent/own_error.h"
 #include "tests/support/dice.h"
 
 /* Nothing to mend: a chunk and its warm-up are the path. */
@@ -177,135 +176,6 @@ static void test_boundaries(void **state) {
   }
 }
 
-/* Chunks of a loss on the last step are silent: each walks a random vector, and then what comes from behind. An upper layer drops
- * none of it, because a layer below may make it grow, and may be left to BP. */
-static void test_silent(void **state) {
-  (void)state;
-  for (int i = 0; i < CELLS + 2; ++i) {
-    const int kind = i % CELLS;
-    const bool wide = i >= CELLS;
-    const int64_t length = kind == GRU ? 20 : 10, warm_up = kind == GRU ? 18 : 4;
-    problem p = problem_of(kind, 6 * length, 2, wide ? 33 : 6, 6, warm_up);
-    p.network.config.layers = 1 + kind % 2;
-    p.network.config.input = 1 + kind;
-    p.network.scale = kind == GRU ? 1 : 1.5;
-    const bppsa_backward_stats s = check(&p);
-    assert_true(s.speculated && s.mended >= 4 && s.path > warm_up + 2 * length && (kind % 2 == 1 || !s.given_up));
-  }
-}
-
-/* A gradient of the last step falls to nothing, and grows again far in front of that: an RNN with W_hh = 2 Q, Q orthogonal, and
- * states for which 1 - h² is .25, and .9 in the middle. What enters a chunk there is below the tolerance, and so is what leaves
- * the first chunks: the bound for silent chunks must look at all chunks in front. A forward pass would not find these states, so
- * the tape is written by hand. */
-enum { BACK_STEPS = 120, GROWS_FIRST = 16, GROWS_LAST = 68 };
-
-/* An RNN whose states are written by hand. slope: 1 - h² of all units at step t; tiny: what the loss has at the steps in front of
- * the last one, over what it has there; negative: it is on the last step alone. */
-typedef struct written_tape {
-  int64_t steps, chunks, warm_up, hidden;
-  double (*slope)(const struct written_tape *of, int64_t t);
-  double tiny;
-} written_tape;
-
-static double slope_that_grows(const written_tape *of, int64_t t) {
-  (void)of;
-  return t >= GROWS_FIRST && t <= GROWS_LAST ? .9 : .25;
-}
-
-/* Returns the gradient of W_hh [H][H], which the caller frees. */
-static double *gradient_of_tape(const bppsa_device *on, bppsa_dtype dtype, bppsa_backward backward, const written_tape *of,
-                                const double *w_hh, bppsa_backward_stats *stats) {
-  const int64_t hidden = of->hidden;
-  const double tiny = of->tiny;
-  problem p = problem_of(RNN, of->steps, 1, hidden, of->chunks, of->warm_up);
-  p.network.config.tape = true;
-  p.network.config.loss_all = tiny >= 0;
-  net n = open_net(&p, on, dtype, backward, NULL);
-  int64_t size;
-  assert_int_equal(bppsa_recurrent_tape_size(n.model, &size), BPPSA_OK);
-  double *states = bppsa_calloc(size, sizeof *states);
-  for (int64_t i = 0; i < (of->steps + 1) * hidden; ++i) {
-    states[i] = sqrt(1 - of->slope(of, i / hidden)) * (i % 2 == 0 ? 1 : -1);
-  }
-  for (int64_t i = 0; i < hidden * hidden; ++i) {
-    bppsa_view_set(&n.model->parameters[1].value, i, (double)(float)w_hh[i]);
-  }
-  assert_int_equal(bppsa_model_push(n.model), BPPSA_OK);
-  bppsa_view tape = view_on(on, dtype, states, 1, &size);
-  assert_int_equal(bppsa_recurrent_use_tape(n.model, &n.x, &tape, NULL), BPPSA_OK);
-  const int64_t steps = tiny >= 0 ? of->steps : 1, shape[] = {steps, 1, n.model->classes};
-  double *of_loss = bppsa_calloc(steps * n.model->classes, sizeof *of_loss);
-  for (int64_t i = 0; i < steps * n.model->classes; ++i) {
-    of_loss[i] = ((double)(i % 3) - .5) * (i < (steps - 1) * n.model->classes ? tiny : 1);
-  }
-  bppsa_view seed = view_on(on, dtype, of_loss, tiny >= 0 ? 3 : 2, tiny >= 0 ? shape : shape + 1);
-  assert_int_equal(n.model->ops->backward(n.model, &seed), BPPSA_OK);
-  assert_int_equal(bppsa_backward_stats_of(n.model, stats), BPPSA_OK);
-  assert_int_equal(bppsa_model_pull(n.model, true), BPPSA_OK);
-  bppsa_memory_free(on, seed.data);
-  double *found = bppsa_calloc(hidden * hidden, sizeof *found);
-  for (int64_t i = 0; i < hidden * hidden; ++i) {
-    found[i] = bppsa_view_get(&n.model->parameters[1].gradient, i);
-  }
-  bppsa_memory_free(on, tape.data);
-  close_net(&n);
-  return found;
-}
-
-/* Compares speculative BP of a tape with BP: in float32 with its own rounding, in float64 within 1e-10 of the largest gradient.
- * gain: W_hh is so many times an orthogonal matrix. */
-static bppsa_backward_stats check_tape(const written_tape *of, double gain, bppsa_dtype dtype) {
-  const int64_t count = of->hidden * of->hidden;
-  bppsa_backward_stats stats;
-  double *q = orthogonal(7, of->hidden, gain), *exact = gradient_of_tape(host, BPPSA_F64, BPPSA_BACKWARD_BP, of, q, &stats),
-         *bp = gradient_of_tape(device, dtype, BPPSA_BACKWARD_BP, of, q, &stats),
-         *found = gradient_of_tape(device, dtype, BPPSA_BACKWARD_SPECULATIVE, of, q, &stats), largest = 0;
-  assert_true(stats.speculated);
-  for (int64_t i = 0; i < count; ++i) {
-    largest = fmax(largest, fabs(exact[i]));
-  }
-  for (int64_t i = 0; dtype == BPPSA_F64 && i < count; ++i) { /* BP's own rounding may be nothing */
-    assert_true(fabs(bp[i] - exact[i]) <= 1e-10 * largest);
-    bp[i] = exact[i] + .5e-10 * largest;
-  }
-  assert_within_own(count, exact, bp, found, of->tiny);
-  bppsa_free(q);
-  return stats;
-}
-
-static void test_comes_back(void **state) {
-  (void)state;
-  static const double tiny[] = {-1, 0, 1e-30, 1e-20, -1};
-  for (size_t k = 0; k < sizeof tiny / sizeof *tiny; ++k) {
-    const written_tape of = {BACK_STEPS, 8, 10, k == 4 ? 34 : 8, slope_that_grows, tiny[k]};
-    const bppsa_backward_stats stats = check_tape(&of, 2, BPPSA_F32);
-    assert_true(k == 2 || k == 3 || !stats.given_up);
-  }
-}
-
-/* The same within one chunk: a gradient falls to 1e-12 in the last chunks, in float64 to 1e-23, stays so in those in front of them,
- * and in one chunk far in front it is nearly as large as at first, for a few steps. The bound for silent chunks must look at what
- * every chunk in front of a boundary holds, not only at what comes out of it. */
-enum { PEAK_GAIN = 50, PEAK_CHUNKS = 24, PEAK = 3 };
-
-static double slope_of_peak(const written_tape *of, int64_t t) {
-  const double even = 1. / PEAK_GAIN, grows = .9, factor = grows * PEAK_GAIN;
-  const int64_t length = of->steps / of->chunks, chunk = (t - 1) / length, at = (t - 1) % length, most = length * 7 / 16;
-  if (chunk == PEAK && at < 2 * most) {
-    return at < most ? even / factor / factor : grows;
-  }
-  return chunk == PEAK_CHUNKS - 2 && at < length / 2 ? even / factor : even;
-}
-
-static void test_peak(void **state) {
-  (void)state;
-  const written_tape in_f32 = {PEAK_CHUNKS * 16, PEAK_CHUNKS, 2, 5, slope_of_peak, -1},
-                     in_f64 = {PEAK_CHUNKS * 32, PEAK_CHUNKS, 2, 5, slope_of_peak, -1};
-  assert_true(!check_tape(&in_f32, PEAK_GAIN, BPPSA_F32).given_up);
-  assert_true(!check_tape(&in_f64, PEAK_GAIN, BPPSA_F64).given_up);
-}
-
 /* More chunks than a sample has warps, in clusters of several sizes and on GPUs with few multiprocessors: warps take them in turn,
  * and what a pass did is the same. Rounds, the tail, and samples that are given up. */
 static void test_many_chunks(void **state) {
@@ -374,11 +244,13 @@ static void test_kept(void **state) {
  * its units and of both numbers of a pair, without its warm-up; a difference stops where it is small beside the least mean. */
 static void test_measures(void **state) {
   (void)state;
-  enum { CHUNKS = 4, LENGTH = 24, STEPS = CHUNKS * LENGTH, PROBLEMS = 6 };
+  enum { CHUNKS = 4, LENGTH = 24, STEPS = CHUNKS * LENGTH, PROBLEMS = 6, GROUP = CELLS * PROBLEMS };
   static const int64_t hidden[PROBLEMS] = {33, 48, 64, 7, 20, 32};
   int64_t mended = 0, stopped = 0;
-  for (int i = 0; i < 2 * CELLS * PROBLEMS; ++i) {
-    const bool stops = i >= CELLS * PROBLEMS, wide = i % PROBLEMS < 3;
+  for (int k = 0; k < 3 * GROUP; k += k < 2 * GROUP ? 1 : PROBLEMS / 2) { /* some of the first group in f64 too */
+    const int i = k % (2 * GROUP);
+    const bool stops = i >= GROUP, wide = i % PROBLEMS < 3;
+    const bppsa_dtype dtype = k < 2 * GROUP ? BPPSA_F32 : BPPSA_F64;
     dice d = {.seed = 500 + (uint64_t)i};
     double louder[STEPS];
     problem p = problem_of(i / PROBLEMS % CELLS, STEPS, 1, hidden[i % PROBLEMS], CHUNKS, stops ? 2 : 5);
@@ -390,14 +262,16 @@ static void test_measures(void **state) {
     p.network.seed = 500 + (uint64_t)i;
     p.network.scale = !stops ? .6 : i / PROBLEMS % CELLS == RNN ? .5 : .3;
     p.network.config.loss_all = true;
-    p.network.config.speculation.tolerance = stops ? -1 : .03;
-    gradients found = gradients_on(&p, device, BPPSA_F32, BPPSA_BACKWARD_SPECULATIVE, NULL),
-              cpu = gradients_on(&p, host, BPPSA_F32, BPPSA_BACKWARD_SPECULATIVE, NULL);
+    p.network.config.speculation.tolerance = stops ? -1 : dtype == BPPSA_F32 ? .03 : .1;
+    gradients found = gradients_on(&p, device, dtype, BPPSA_BACKWARD_SPECULATIVE, NULL),
+              cpu = gradients_on(&p, host, dtype, BPPSA_BACKWARD_SPECULATIVE, NULL);
     const bppsa_backward_stats s = found.stats, t = cpu.stats;
     assert_true(s.speculated && s.given_up == t.given_up && s.rounds == t.rounds && s.mended == t.mended);
     assert_true(s.path >= t.path && s.path - t.path <= (wide ? 4 : 8) * s.rounds); /* it looks at fewer steps */
     if (!stops) {
-      assert_true(fabs(s.gap - t.gap) <= 1e-3 * t.gap && fabs(s.perturbation - t.perturbation) <= 1e-3 * t.perturbation);
+      const bool same = wide || dtype == BPPSA_F32; /* otherwise a scale's mean is of four steps, on a CPU of eight */
+      assert_true(!same || fabs(s.gap - t.gap) <= 1e-3 * t.gap);
+      assert_true(fabs(s.perturbation - t.perturbation) <= 1e-3 * t.perturbation);
       assert_true(error_of(&found, &cpu) <= 1e-5);
     }
     mended += s.mended;
@@ -408,138 +282,10 @@ static void test_measures(void **state) {
   assert_true(mended > 20 && stopped > 2);
 }
 
-/* Between two parts of a sequence that the loss reaches, a difference grows beyond all numbers: it is NaN at the boundary of the
- * chunk in front, which the loss reaches again. That is no difference to accept. */
-static void test_overflows(void **state) {
-  (void)state;
-  enum { CHUNKS = 8, LENGTH = 15, STEPS = CHUNKS * LENGTH };
-  double louder[STEPS] = {[STEPS - 1] = 1};
-  for (int64_t t = 0; t < LENGTH; ++t) {
-    louder[t] = 1;
-  }
-  for (int k = 0; k < 2; ++k) {
-    problem p = problem_of(RNN, STEPS, 1, k == 0 ? 6 : 33, CHUNKS, 5);
-    p.louder = louder;
-    p.still = p.network.orthogonal = true;
-    p.network.scale = 40;
-    p.network.config.loss_all = true;
-    p.network.config.input_gradients = true;
-    gradients found = gradients_on(&p, device, BPPSA_F32, BPPSA_BACKWARD_SPECULATIVE, NULL),
-              bp = gradients_on(&p, device, BPPSA_F32, BPPSA_BACKWARD_BP, NULL);
-    int64_t finite = 0, others = 0;
-    for (int64_t i = 0; i < bp.count; ++i) {
-      for (int64_t j = 0; j < bp.sizes[i]; ++j) {
-        assert_int_equal(isfinite(found.of[i][j]) != 0, isfinite(bp.of[i][j]) != 0);
-        finite += isfinite(bp.of[i][j]) != 0;
-        others += isfinite(bp.of[i][j]) == 0;
-      }
-    }
-    assert_true(found.stats.speculated && finite > LENGTH && others > LENGTH);
-    free_gradients(&found);
-    free_gradients(&bp);
-  }
-}
-
-/* A chunk's gradients overflow because its warm-up does not see what takes them to 0: W_hh is 8 times the identity, and the loss
- * gives -1 / 8 one step behind a 1. No difference mends that, so the sample is given up. */
-static void test_guess_overflows(void **state) {
-  (void)state;
-  enum { STEPS = 100, WARM_UP = 5 };
-  double louder[STEPS] = {[STEPS / 2 + WARM_UP - 1] = 1, [STEPS / 2 + WARM_UP] = -.125};
-  for (int k = 0; k < 2; ++k) {
-    problem p = problem_of(RNN, STEPS, 1, k == 0 ? 6 : 33, 2, WARM_UP);
-    bppsa_recurrent_config *c = &p.network.config;
-    p.louder = louder;
-    p.still = p.first_unit = true;
-    c->loss_all = c->no_head = c->input_gradients = true;
-    net weights = open_net(&p, host, BPPSA_F32, BPPSA_BACKWARD_BP, NULL);
-    for (int64_t i = 0; i < c->hidden * c->hidden; ++i) {
-      bppsa_view_set(&weights.model->parameters[1].value, i, i % (c->hidden + 1) == 0 ? 8 : 0);
-    }
-    p.network.weights = weights.model;
-    assert_true(check(&p).given_up);
-    close_net(&weights);
-  }
-}
-
-/* A difference that is nearly nothing at two steps in turn, and large at the next one: W_hh moves it from unit to unit, with a
- * factor for each. A wide layer's walk stops at what it has measured behind the two. (A CPU's stops at one step.) */
-static void test_small_twice(void **state) {
-  (void)state;
-  enum { STEPS = 32, HIDDEN = 33, FIRST = 18 };
-  for (int64_t from = FIRST; is_gpu() && from < FIRST + 2; ++from) {
-    const int64_t small = from - FIRST + 4; /* the difference begins in the unit in front of this one */
-    double louder[STEPS];
-    problem p = problem_of(RNN, STEPS, 1, HIDDEN, 2, 2);
-    for (int64_t t = 0; t < STEPS; ++t) {
-      louder[t] = t < STEPS / 2 || t == from ? 1 : 0;
-    }
-    p.louder = louder;
-    p.still = p.first_unit = true;
-    p.network.config.loss_all = p.network.config.no_head = true;
-    net weights = open_net(&p, host, BPPSA_F32, BPPSA_BACKWARD_BP, NULL);
-    bppsa_view *w = &weights.model->parameters[1].value;
-    for (int64_t i = 0; i < HIDDEN * HIDDEN; ++i) { /* row: the unit from which a gradient comes */
-      const int64_t unit = i / HIDDEN;
-      bppsa_view_set(w, i, i % HIDDEN != unit + 1 || unit > 12 ? 0 : unit == small ? 1e-14 : unit == small + 2 ? 1e16 : 1);
-    }
-    p.network.weights = weights.model;
-    assert_int_equal(check(&p).mended, 1);
-    close_net(&weights);
-  }
-}
-
-/* What is not finite in one sample stands where BP puts it, and the other samples have their gradients. */
-static void test_nonfinite(void **state) {
-  (void)state;
-  for (int kind = 0; kind < CELLS; ++kind) {
-    problem p = problem_of(kind, 48, 3, kind == RNN ? 34 : 5, 4, 6);
-    p.network.config.loss_all = true;
-    p.network.config.input_gradients = true;
-    p.spoiled = 20 * 3 + 1; /* step 20 of sample 1 */
-    const bppsa_backward_stats s = check(&p);
-    assert_true(s.speculated && s.given_up && isfinite(s.gap) && isfinite(s.perturbation));
-  }
-}
-
-/* A network that forgets nothing: every Jacobian is 1. Passes are given up after a round, and three of them in a row make the next
- * ones BP. */
+/* Passes are given up after a round, and three of them in a row make the next ones BP. */
 static void test_pauses(void **state) {
   (void)state;
-  enum { HIDDEN = 4, PASSES = 6 };
-  problem p = problem_of(RNN, 60, 2, HIDDEN, 4, 5), bp = p;
-  p.network.config.loss_all = true;
-  p.network.config.nonlinearity = BPPSA_NONLINEARITY_RELU;
-  bp = p;
-  net n = open_net(&p, device, BPPSA_F32, BPPSA_BACKWARD_SPECULATIVE, NULL);
-  bppsa_backward_stats none;
-  assert_int_equal(bppsa_backward_stats_of(n.model, &none), BPPSA_OK);
-  assert_true(none.passes == 0 && none.path == 0 && !none.speculated);
-  for (int64_t i = 0; i < HIDDEN * HIDDEN; ++i) {
-    bppsa_view_set(&n.model->parameters[1].value, i, i % (HIDDEN + 1) == 0 ? 1 : 0);
-    bppsa_view_set(&n.model->parameters[3].value, i % HIDDEN, 3);
-  }
-  assert_int_equal(bppsa_model_push(n.model), BPPSA_OK);
-  gradients expected = gradients_on(&bp, device, BPPSA_F32, BPPSA_BACKWARD_BP, n.model);
-  for (int i = 0; i < PASSES; ++i) {
-    gradients g = pass(&n);
-    bppsa_backward_state now;
-    assert_int_equal(bppsa_backward_state_get(n.model, &now), BPPSA_OK);
-    assert_int_equal(g.stats.speculated, i < 3 || i == 5);
-    assert_int_equal(g.stats.given_up, g.stats.speculated);
-    assert_int_equal(g.stats.path, g.stats.speculated ? 15 + 5 + 15 + 60 : 60);
-    assert_true(g.stats.speculated ? g.stats.work > 1 : g.stats.work == 1);
-    assert_true(error_of(&g, &expected) <= 1e-6);
-    assert_int_equal(now.pause.failures, i < 3 ? i + 1 : i < 5 ? 3 : 4);
-    assert_int_equal(now.pause.left, i < 2 ? 0 : i < 5 ? 102 - i : 200);
-    if (i == 4) {
-      now = (bppsa_backward_state){.pause = {3, 0}, .warm_up = 5};
-      assert_int_equal(bppsa_backward_state_set(n.model, &now), BPPSA_OK);
-    }
-    free_gradients(&g);
-  }
-  free_gradients(&expected);
-  close_net(&n);
+  check_pauses(0, 60, 1);
 }
 
 /* During a pause a wide layer's pass is BP too, with its bits. */
@@ -673,28 +419,12 @@ static void test_recording(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_nothing_to_mend),
-                                     cmocka_unit_test(test_widths),
-                                     cmocka_unit_test(test_edges),
-                                     cmocka_unit_test(test_boundaries),
-                                     cmocka_unit_test(test_wide),
-                                     cmocka_unit_test(test_wide_paths),
-                                     cmocka_unit_test(test_wide_clusters),
-                                     cmocka_unit_test(test_wide_pause),
-                                     cmocka_unit_test(test_warm_ups),
-                                     cmocka_unit_test(test_silent),
-                                     cmocka_unit_test(test_comes_back),
-                                     cmocka_unit_test(test_peak),
-                                     cmocka_unit_test(test_many_chunks),
-                                     cmocka_unit_test(test_kept),
-                                     cmocka_unit_test(test_measures),
-                                     cmocka_unit_test(test_overflows),
-                                     cmocka_unit_test(test_guess_overflows),
-                                     cmocka_unit_test(test_small_twice),
-                                     cmocka_unit_test(test_nonfinite),
-                                     cmocka_unit_test(test_pauses),
-                                     cmocka_unit_test(test_exact),
-                                     cmocka_unit_test(test_exact_inputs),
-                                     cmocka_unit_test(test_recording)};
-  return cmocka_run_group_tests(tests, open_devices, close_devices);
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_nothing_to_mend), cmocka_unit_test(test_widths),     cmocka_unit_test(test_edges),
+      cmocka_unit_test(test_boundaries),      cmocka_unit_test(test_wide),       cmocka_unit_test(test_wide_paths),
+      cmocka_unit_test(test_wide_clusters),   cmocka_unit_test(test_wide_pause), cmocka_unit_test(test_warm_ups),
+      cmocka_unit_test(test_many_chunks),     cmocka_unit_test(test_kept),       cmocka_unit_test(test_measures),
+      cmocka_unit_test(test_pauses),          cmocka_unit_test(test_exact),      cmocka_unit_test(test_exact_inputs),
+      cmocka_unit_test(test_recording)};
+  return setenv("SIMT_MOST_SHARED", H200_SHARED, 1) == 0 ? cmocka_run_group_tests(tests, open_devices, close_devices) : 1;
 }

@@ -1,7 +1,8 @@
 /* Shuffles and votes that are broken on purpose, to see whether a test notices (tools/mutate --shuffles). A place is a call in the
  * source of a kernel. With SIMT_PLACES=FILE a program that ends well appends to FILE every place that it came by, with the reals
  * that its kernel calculates with (f32, f64; any, if it has none) and the kernel's name. With
- * SIMT_MUTANT=FILE:LINE:COLUMN:REAL:MUTANT the place of that name does otherwise in kernels of that real:
+ * SIMT_MUTANT=FILE:LINE:COLUMN:REAL:MUTANT the place of that name does otherwise in kernels of that real
+ * (below). With SIMT_TEST=NAME a program runs this one of its tests alone.
  *
  *             a shuffle gives                          a vote counts
  *   own       what the thread itself gave              the thread's own voice alone

@@ -1,0 +1,666 @@
+/* Handlers of XLA's FFI (python/xla.h): a call's buffers become the arrays of recurrent/layer.h, and its attributes and shapes the
+ * layer, which is looked up under a lock. Passes take no lock: a layer never changes. */
+#include "python/xla.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/alloc.h"
+#include "networks/network_kinds.h"
+#include "recurrent/layer.h"
+
+/* ---- names, shapes and types of arrays ---- */
+
+#define NUMBER(name, shape, type) ARRAY_##name,
+enum { BPPSA_XLA_ARRAYS(NUMBER) ARRAYS };
+#define ROW(name, shape, type) {#name, shape, type},
+static const struct {
+  const char *name, *shape;
+  char type;
+} table[ARRAYS] = {BPPSA_XLA_ARRAYS(ROW)};
+
+#define TEXT(name, shape, type) #name ":" shape ":" #type " "
+const char *bppsa_python_xla_arrays(void) {
+  return BPPSA_XLA_ARRAYS(TEXT);
+}
+
+#define BIT(name) (INT64_C(1) << ARRAY_##name)
+
+/* ---- layers ---- */
+
+enum { WORD = 24, KEPT = 64 };
+
+/* All that a layer depends on. Compared byte by byte, so it begins as zeros. */
+typedef struct {
+  char cell[WORD], method[WORD], forward[WORD];
+  int64_t relu, f64, threads;
+  int64_t steps, batch, input, hidden;
+  int64_t biases, lengths, resets, reset_state;
+} layer_key;
+
+typedef struct {
+  layer_key key;
+  bppsa_device *device;
+  bppsa_layer *layer;
+  bppsa_layer_sizes sizes;
+  int64_t tangent, second; /* bytes of scratch of derivatives along a direction */
+  int64_t users;           /* calls that compute with it now */
+  uint64_t stamp;          /* of its latest use */
+  bool kept;               /* it is in the list */
+  bool pair;               /* the cell's state is one */
+} entry;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static entry *list[KEPT];
+static uint64_t stamps;
+
+static void destroy_entry(entry *e) {
+  if (e != NULL) {
+    bppsa_layer_destroy(e->layer);
+    bppsa_device_destroy(e->device);
+    bppsa_free(e);
+  }
+}
+
+static bppsa_status fill_entry(const layer_key *key, entry *e) {
+  const bppsa_network_kind *kind = bppsa_network_kind_find(key->cell);
+  bppsa_recurrent_config config = bppsa_recurrent_config_default();
+  if (kind == NULL || kind->cell == NULL) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "'%s': unknown recurrent cell", key->cell);
+  }
+  config.seq_len = key->steps;
+  config.batch = key->batch;
+  config.input = key->input;
+  config.hidden = key->hidden;
+  config.no_bias = !key->biases;
+  config.lengths = key->lengths;
+  config.resets = key->resets;
+  config.reset_state = key->reset_state;
+  config.dtype = key->f64 ? BPPSA_F64 : BPPSA_F32;
+  config.nonlinearity = key->relu ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
+  config.input_gradients = true; /* so that forward and backward have one layer, whatever gradients are wanted */
+  BPPSA_TRY(bppsa_gradient_method_parse(key->method, &config.method));
+  BPPSA_TRY(bppsa_forward_parse(key->forward, &config.forward.kind));
+  BPPSA_TRY(bppsa_device_create("cpu", key->threads, &e->device));
+  BPPSA_TRY(bppsa_layer_create(&config, kind->cell, e->device, &e->layer));
+  bppsa_layer_bytes(e->layer, &e->sizes);
+  BPPSA_TRY(bppsa_layer_tangent_bytes(e->layer, &e->tangent, &e->second));
+  e->pair = kind->cell->pair;
+  e->key = *key;
+  e->users = 1;
+  return BPPSA_OK;
+}
+
+/* Under the lock: the entry with that key, which then has one user more, or NULL. */
+static entry *find_entry(const layer_key *key) {
+  for (int k = 0; k < KEPT; ++k) {
+    if (list[k] != NULL && memcmp(&list[k]->key, key, sizeof *key) == 0) {
+      list[k]->users += 1;
+      list[k]->stamp = ++stamps;
+      return list[k];
+    }
+  }
+  return NULL;
+}
+
+/* Under the lock: puts the entry into the list in the place of the one that nobody uses and that was used longest ago, which is
+ * returned. Where all are in use the entry is not kept. */
+static entry *keep_entry(entry *e) {
+  int place = -1;
+  for (int k = 0; k < KEPT && (place < 0 || list[place] != NULL); ++k) {
+    if (list[k] == NULL || (list[k]->users == 0 && (place < 0 || list[k]->stamp < list[place]->stamp))) {
+      place = k;
+    }
+  }
+  if (place < 0) {
+    return NULL;
+  }
+  entry *old = list[place];
+  list[place] = e;
+  e->kept = true;
+  e->stamp = ++stamps;
+  return old;
+}
+
+static bppsa_status take_entry(const layer_key *key, entry **found) {
+  (void)pthread_mutex_lock(&lock);
+  entry *e = find_entry(key);
+  (void)pthread_mutex_unlock(&lock);
+  if (e == NULL) {
+    entry *made = bppsa_calloc(1, sizeof *made), *dropped = NULL;
+    if (made == NULL) {
+      return BPPSA_ERR_MEMORY;
+    }
+    const bppsa_status status = fill_entry(key, made);
+    if (status != BPPSA_OK) {
+      destroy_entry(made);
+      return status;
+    }
+    (void)pthread_mutex_lock(&lock);
+    e = find_entry(key); /* another thread may have made it meanwhile */
+    if (e == NULL) {
+      e = made;
+      dropped = keep_entry(made);
+    } else {
+      dropped = made;
+    }
+    (void)pthread_mutex_unlock(&lock);
+    destroy_entry(dropped);
+  }
+  *found = e;
+  return BPPSA_OK;
+}
+
+static void give_back(entry *e) {
+  (void)pthread_mutex_lock(&lock);
+  e->users -= 1;
+  const bool kept = e->kept;
+  (void)pthread_mutex_unlock(&lock);
+  if (!kept) {
+    destroy_entry(e);
+  }
+}
+
+int64_t bppsa_python_xla_kept(void) {
+  int64_t count = 0;
+  (void)pthread_mutex_lock(&lock);
+  for (int k = 0; k < KEPT; ++k) {
+    count += list[k] != NULL;
+  }
+  (void)pthread_mutex_unlock(&lock);
+  return count;
+}
+
+/* ---- a call ---- */
+
+typedef struct {
+  layer_key key;
+  int64_t arguments, results;             /* the attributes */
+  const bppsa_xla_buffer *arrays[ARRAYS]; /* NULL: not of this call */
+  int64_t members, gates, states;         /* E, or 1; G·H; S */
+  int64_t *lengths;                       /* of all members, where the call has them as int32 */
+  char *scratch;                          /* of a pass */
+  void *allocated;                        /* what is to be freed behind the call */
+  int64_t at;                             /* the pass that is computed */
+} call;
+
+static bool is_named(const bppsa_xla_text *name, const char *wanted) {
+  return name->length == strlen(wanted) && memcmp(name->text, wanted, name->length) == 0;
+}
+
+static const void *find_attribute(const bppsa_xla_attributes *attributes, const char *name, int32_t type) {
+  for (int64_t k = 0; k < attributes->count; ++k) {
+    if (attributes->types[k] == type && is_named(attributes->names[k], name)) {
+      return attributes->items[k];
+    }
+  }
+  return NULL;
+}
+
+static bppsa_status read_word(const bppsa_xla_attributes *attributes, const char *name, char word[WORD]) {
+  const bppsa_xla_text *text = find_attribute(attributes, name, BPPSA_XLA_STRING);
+  if (text == NULL || text->length >= WORD) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "attribute %s: expected a text of at most %d characters", name, WORD - 1);
+  }
+  memcpy(word, text->text, text->length);
+  return BPPSA_OK;
+}
+
+static bppsa_status read_number(const bppsa_xla_attributes *attributes, const char *name, int64_t *number) {
+  const bppsa_xla_scalar *scalar = find_attribute(attributes, name, BPPSA_XLA_SCALAR);
+  if (scalar == NULL || scalar->dtype != BPPSA_XLA_S64) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "attribute %s: expected an int64", name);
+  }
+  memcpy(number, scalar->value, sizeof *number);
+  return BPPSA_OK;
+}
+
+static bppsa_status read_attributes(const bppsa_xla_attributes *attributes, call *c) {
+  BPPSA_TRY(read_word(attributes, "cell", c->key.cell));
+  BPPSA_TRY(read_word(attributes, "method", c->key.method));
+  BPPSA_TRY(read_word(attributes, "forward", c->key.forward));
+  BPPSA_TRY(read_number(attributes, "relu", &c->key.relu));
+  BPPSA_TRY(read_number(attributes, "threads", &c->key.threads));
+  BPPSA_TRY(read_number(attributes, "arguments", &c->arguments));
+  return read_number(attributes, "results", &c->results);
+}
+
+/* Gives the buffers of a list to the arrays whose bits are set. */
+static bppsa_status name_buffers(const bppsa_xla_list *buffers, int64_t bits, const char *what, call *c) {
+  int64_t next = 0;
+  for (int k = 0; k < ARRAYS; ++k) {
+    if (bits >> k & 1) {
+      if (next == buffers->count || buffers->types[next] != BPPSA_XLA_BUFFER || c->arrays[k] != NULL) {
+        return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: a buffer for %s is missing", what, table[k].name);
+      }
+      c->arrays[k] = buffers->items[next++];
+    }
+  }
+  return next == buffers->count ? BPPSA_OK
+                                : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %lld buffers, expected %lld", what,
+                                             (long long)buffers->count, (long long)next);
+}
+
+/* The extent that a letter of the table stands for; -1: any. */
+static int64_t extent_of(const call *c, char letter) {
+  const layer_key *key = &c->key;
+  const struct {
+    char letter;
+    int64_t extent;
+  } letters[] = {{'T', key->steps},  {'N', key->steps + 1}, {'B', key->batch}, {'I', key->input},
+                 {'H', key->hidden}, {'G', c->gates},       {'S', c->states}};
+  for (size_t k = 0; k < sizeof letters / sizeof letters[0]; ++k) {
+    if (letters[k].letter == letter) {
+      return letters[k].extent;
+    }
+  }
+  return -1;
+}
+
+static bool has_type(const bppsa_xla_buffer *buffer, char type, bool f64) {
+  const int32_t dtype = buffer->dtype;
+  return type == 'r'   ? dtype == (f64 ? BPPSA_XLA_F64 : BPPSA_XLA_F32)
+         : type == 'u' ? dtype == BPPSA_XLA_U8 || dtype == BPPSA_XLA_PRED
+                       : dtype == BPPSA_XLA_S32 || dtype == BPPSA_XLA_S64;
+}
+
+/* Does an array of the call have its type and its shape? Sets E by the first one with an axis for it. */
+static bppsa_status check_array(call *c, int which, bool *found_members) {
+  const bppsa_xla_buffer *buffer = c->arrays[which];
+  const char *shape = table[which].shape;
+  const int64_t rank = (int64_t)strlen(shape), extra = buffer->rank - rank;
+  if (!has_type(buffer, table[which].type, c->key.f64) || extra < 0 || extra > (which != ARRAY_scratch)) {
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: type %d with %lld axes, expected %lld axes of %s", table[which].name,
+                      (int)buffer->dtype, (long long)buffer->rank, (long long)rank,
+                      table[which].type == 'r'   ? "x's type"
+                      : table[which].type == 'u' ? "bytes"
+                                                 : "int32 or int64");
+  }
+  if (extra == 1 && !*found_members) {
+    *found_members = true;
+    c->members = buffer->dims[0];
+  }
+  if (extra == 1 && buffer->dims[0] != c->members) {
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: %lld passes, expected %lld", table[which].name, (long long)buffer->dims[0],
+                      (long long)c->members);
+  }
+  for (int64_t k = 0; k < rank; ++k) {
+    const int64_t extent = extent_of(c, shape[k]);
+    if (extent >= 0 && buffer->dims[extra + k] != extent) {
+      return bppsa_fail(BPPSA_ERR_SHAPE, "%s: axis %lld has %lld, expected %c = %lld", table[which].name, (long long)k,
+                        (long long)buffer->dims[extra + k], shape[k], (long long)extent);
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* Finds all sizes in x and W_hh, and holds the other arrays against them. */
+static bppsa_status check_arrays(call *c) {
+  const bppsa_xla_buffer *x = c->arrays[ARRAY_x], *w_hh = c->arrays[ARRAY_w_hh];
+  if (x == NULL || w_hh == NULL || c->arrays[ARRAY_w_ih] == NULL || x->rank < 3 || w_hh->rank < 2) {
+    return bppsa_fail(BPPSA_ERR_SHAPE, "x [T, B, I], w_ih and w_hh [G H, H]: expected all of them");
+  }
+  const bppsa_network_kind *kind = bppsa_network_kind_find(c->key.cell);
+  if (kind == NULL || kind->cell == NULL) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "'%s': unknown recurrent cell", c->key.cell);
+  }
+  c->key.f64 = x->dtype == BPPSA_XLA_F64;
+  c->key.steps = x->dims[x->rank - 3];
+  c->key.batch = x->dims[x->rank - 2];
+  c->key.input = x->dims[x->rank - 1];
+  c->key.hidden = w_hh->dims[w_hh->rank - 1];
+  c->gates = kind->cell->gates * c->key.hidden;
+  c->states = (kind->cell->pair ? 2 : 1) * c->key.hidden;
+  c->key.biases = (c->arguments & (BIT(b_ih) | BIT(b_hh))) != 0;
+  c->key.lengths = (c->arguments & BIT(lengths)) != 0;
+  c->key.resets = (c->arguments & BIT(resets)) != 0;
+  c->key.reset_state = (c->arguments & BIT(reset_state)) != 0;
+  c->members = 1;
+  bool found_members = false;
+  for (int k = 0; k < ARRAYS; ++k) {
+    BPPSA_TRY(c->arrays[k] != NULL ? check_array(c, k, &found_members) : BPPSA_OK);
+  }
+  for (int k = 0; k < ARRAYS; ++k) { /* a result that all passes would write */
+    if (found_members && (c->results >> k & 1) && k != ARRAY_scratch && c->arrays[k]->rank == (int64_t)strlen(table[k].shape)) {
+      return bppsa_fail(BPPSA_ERR_SHAPE, "%s: a result without an axis for the %lld passes", table[k].name,
+                        (long long)c->members);
+    }
+  }
+  return BPPSA_OK;
+}
+
+static int64_t size_of(const bppsa_xla_buffer *buffer) {
+  return buffer->dtype == BPPSA_XLA_F64 || buffer->dtype == BPPSA_XLA_S64   ? 8
+         : buffer->dtype == BPPSA_XLA_F32 || buffer->dtype == BPPSA_XLA_S32 ? 4
+                                                                            : 1;
+}
+
+static int64_t bytes_of(const bppsa_xla_buffer *buffer, int64_t first_axis) {
+  int64_t bytes = size_of(buffer);
+  for (int64_t k = first_axis; k < buffer->rank; ++k) {
+    bytes *= buffer->dims[k];
+  }
+  return bytes;
+}
+
+/* An array's part for the pass that is computed; NULL: the call has no such array. */
+static void *part_of(const call *c, int which) {
+  const bppsa_xla_buffer *buffer = c->arrays[which];
+  if (buffer == NULL) {
+    return NULL;
+  }
+  const bool shared = buffer->rank == (int64_t)strlen(table[which].shape);
+  return (char *)buffer->data + (shared ? 0 : c->at * bytes_of(buffer, 1));
+}
+#define PART(name) part_of(c, ARRAY_##name)
+
+/* The same without row 0, of an array [T+1][B][H]. */
+static void *rows_of(const call *c, int which) {
+  char *part = part_of(c, which);
+  return part == NULL ? NULL : part + c->key.batch * c->key.hidden * (c->key.f64 ? 8 : 4);
+}
+#define ROWS(name) rows_of(c, ARRAY_##name)
+
+static const int64_t *lengths_of(const call *c) {
+  const bppsa_xla_buffer *buffer = c->arrays[ARRAY_lengths];
+  if (buffer == NULL || buffer->dtype == BPPSA_XLA_S64) {
+    return PART(lengths);
+  }
+  return c->lengths + (buffer->rank == 2 ? c->at * c->key.batch : 0);
+}
+
+/* Takes XLA's scratch where it is large enough, otherwise memory of the library's own. */
+static bppsa_status find_scratch(call *c, int64_t bytes) {
+  const bppsa_xla_buffer *given = c->arrays[ARRAY_scratch], *lengths = c->arrays[ARRAY_lengths];
+  const int64_t count = lengths != NULL && lengths->dtype == BPPSA_XLA_S32 ? bytes_of(lengths, 0) / 4 : 0;
+  const int64_t front = (count * 8 + BPPSA_ALIGNMENT - 1) / BPPSA_ALIGNMENT * BPPSA_ALIGNMENT;
+  char *memory = NULL;
+  if (given != NULL && given->dims[0] >= front + bytes && (uintptr_t)given->data % BPPSA_ALIGNMENT == 0) {
+    memory = given->data;
+  } else {
+    memory = c->allocated = bppsa_alloc((size_t)(front + bytes));
+  }
+  if (memory == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  c->lengths = (int64_t *)(void *)memory;
+  c->scratch = memory + front;
+  for (int64_t k = 0; k < count; ++k) {
+    c->lengths[k] = ((const int32_t *)lengths->data)[k];
+  }
+  return BPPSA_OK;
+}
+
+/* ---- passes ---- */
+
+static bppsa_layer_inputs inputs_of(const call *c) {
+  return (bppsa_layer_inputs){.x = PART(x),
+                              .h0 = PART(h0),
+                              .c0 = PART(c0),
+                              .w_ih = PART(w_ih),
+                              .w_hh = PART(w_hh),
+                              .b_ih = PART(b_ih),
+                              .b_hh = PART(b_hh),
+                              .reset_state = PART(reset_state),
+                              .lengths = lengths_of(c),
+                              .resets = PART(resets)};
+}
+
+static bppsa_layer_tape tape_of(const call *c) {
+  return (bppsa_layer_tape){.h = PART(h), .c = PART(c), .saved = PART(saved)};
+}
+
+static bppsa_layer_seed seed_of(const call *c) {
+  return (bppsa_layer_seed){.h = ROWS(of_h), .c = ROWS(of_c)};
+}
+
+static bppsa_layer_gradients gradients_of(const call *c) {
+  return (bppsa_layer_gradients){.x = PART(of_x),
+                                 .h0 = PART(of_h0),
+                                 .c0 = PART(of_c0),
+                                 .w_ih = PART(of_w_ih),
+                                 .w_hh = PART(of_w_hh),
+                                 .b_ih = PART(of_b_ih),
+                                 .b_hh = PART(of_b_hh),
+                                 .reset_state = PART(of_reset_state)};
+}
+
+static bppsa_layer_tangents tangents_of(const call *c) {
+  return (bppsa_layer_tangents){.x = PART(d_x),
+                                .h0 = PART(d_h0),
+                                .c0 = PART(d_c0),
+                                .w_ih = PART(d_w_ih),
+                                .w_hh = PART(d_w_hh),
+                                .b_ih = PART(d_b_ih),
+                                .b_hh = PART(d_b_hh),
+                                .reset_state = PART(d_reset_state)};
+}
+
+/* Adds row 0 of the gradient `from` to the gradient `to` [B][H]. */
+static void add_first(const call *c, int to, int from) {
+  void *sum = part_of(c, to);
+  const void *row = part_of(c, from);
+  const int64_t count = c->key.batch * c->key.hidden;
+  for (int64_t k = 0; sum != NULL && row != NULL && k < count; ++k) {
+    if (c->key.f64) {
+      ((double *)sum)[k] += ((const double *)row)[k];
+    } else {
+      ((float *)sum)[k] += ((const float *)row)[k];
+    }
+  }
+}
+
+/* A pass: computes member c->at with the layer, or, where e is NULL, one without steps or without samples, whose results are zeros
+ * by now. */
+typedef bppsa_status (*pass_fn)(const entry *e, const call *c);
+
+static bppsa_status forward(const entry *e, const call *c) {
+  const bppsa_layer_inputs inputs = inputs_of(c);
+  const bppsa_layer_tape tape = tape_of(c);
+  if (e != NULL) {
+    return bppsa_layer_forward(e->layer, e->device, &inputs, &tape, c->scratch);
+  }
+  add_first(c, ARRAY_h, ARRAY_h0);
+  add_first(c, ARRAY_c, ARRAY_c0);
+  return BPPSA_OK;
+}
+
+static bppsa_status backward(const entry *e, const call *c) {
+  const bppsa_layer_inputs inputs = inputs_of(c);
+  const bppsa_layer_tape tape = tape_of(c);
+  const bppsa_layer_seed seed = seed_of(c);
+  const bppsa_layer_gradients gradients = gradients_of(c);
+  if (e != NULL) {
+    BPPSA_TRY(bppsa_layer_backward(e->layer, e->device, &inputs, &tape, &seed, &gradients, c->scratch));
+  }
+  add_first(c, ARRAY_of_h0, ARRAY_of_h);
+  add_first(c, ARRAY_of_c0, ARRAY_of_c);
+  return BPPSA_OK;
+}
+
+static bppsa_status tangent(const entry *e, const call *c) {
+  const bppsa_layer_inputs inputs = inputs_of(c);
+  const bppsa_layer_tape tape = tape_of(c);
+  const bppsa_layer_tangents tangents = tangents_of(c);
+  if (e != NULL) {
+    return bppsa_layer_tangent(e->layer, e->device, &inputs, &tape, &tangents, PART(d_h), PART(d_c), c->scratch);
+  }
+  add_first(c, ARRAY_d_h, ARRAY_d_h0);
+  add_first(c, ARRAY_d_c, ARRAY_d_c0);
+  return BPPSA_OK;
+}
+
+static bppsa_status second(const entry *e, const call *c) {
+  const bppsa_layer_inputs inputs = inputs_of(c);
+  const bppsa_layer_tape tape = tape_of(c);
+  const bppsa_layer_tangents tangents = tangents_of(c);
+  const bppsa_layer_seed seed = seed_of(c), along = {.h = ROWS(d_of_h), .c = ROWS(d_of_c)};
+  const bppsa_layer_gradients derivatives = gradients_of(c);
+  if (e != NULL) {
+    BPPSA_TRY(bppsa_layer_tangent_backward(e->layer, e->device, &inputs, &tape, &tangents, PART(d_h), PART(d_c), &seed, &along,
+                                           &derivatives, c->scratch));
+  }
+  add_first(c, ARRAY_of_h0, ARRAY_d_of_h);
+  add_first(c, ARRAY_of_c0, ARRAY_d_of_c);
+  return BPPSA_OK;
+}
+
+/* ---- handlers ---- */
+
+typedef struct {
+  const char *name;
+  pass_fn pass;
+  int64_t (*scratch)(const entry *e); /* bytes */
+} handler;
+
+static int64_t forward_bytes(const entry *e) {
+  return e->sizes.forward;
+}
+
+static int64_t backward_bytes(const entry *e) {
+  return e->sizes.backward;
+}
+
+static int64_t tangent_bytes(const entry *e) {
+  return e->tangent;
+}
+
+static int64_t second_bytes(const entry *e) {
+  return e->second;
+}
+
+static void clear_results(const call *c) {
+  for (int k = 0; k < ARRAYS; ++k) {
+    if ((c->results >> k & 1) && k != ARRAY_scratch) {
+      memset(c->arrays[k]->data, 0, (size_t)bytes_of(c->arrays[k], 0));
+    }
+  }
+}
+
+static bppsa_status run_passes(const handler *h, call *c) {
+  entry *e = NULL;
+  bppsa_status status = BPPSA_OK;
+  if (c->key.steps == 0 || c->key.batch == 0) {
+    clear_results(c);
+  } else {
+    BPPSA_TRY(take_entry(&c->key, &e));
+    status = find_scratch(c, h->scratch(e));
+  }
+  for (c->at = 0; status == BPPSA_OK && c->at < c->members; ++c->at) {
+    status = h->pass(e, c);
+  }
+  bppsa_free(c->allocated);
+  if (e != NULL) {
+    give_back(e);
+  }
+  return status;
+}
+
+static int32_t code_of(bppsa_status status) {
+  switch (status) {
+  case BPPSA_ERR_ARGUMENT:
+  case BPPSA_ERR_SHAPE:
+  case BPPSA_ERR_FORMAT:
+    return BPPSA_XLA_INVALID_ARGUMENT;
+  case BPPSA_ERR_MEMORY:
+    return BPPSA_XLA_RESOURCE_EXHAUSTED;
+  case BPPSA_ERR_UNSUPPORTED:
+    return BPPSA_XLA_UNIMPLEMENTED;
+  case BPPSA_ERR_LIBRARY:
+    return BPPSA_XLA_FAILED_PRECONDITION;
+  default:
+    return BPPSA_XLA_INTERNAL;
+  }
+}
+
+/* Answers XLA's question for the version of the interface, if the frame is one. */
+static bool answer_metadata(const bppsa_xla_frame *frame) {
+  if (frame->extensions == NULL || frame->extensions->type != BPPSA_XLA_METADATA) {
+    return false;
+  }
+  bppsa_xla_metadata *metadata = ((bppsa_xla_metadata_extension *)(void *)frame->extensions)->metadata;
+  metadata->version.major = BPPSA_XLA_MAJOR;
+  metadata->version.minor = BPPSA_XLA_MINOR;
+  metadata->traits = 0;
+  return true;
+}
+
+static bppsa_xla_error *handle(const handler *h, bppsa_xla_frame *frame) {
+  if (answer_metadata(frame) || frame->stage != BPPSA_XLA_EXECUTE) {
+    return NULL;
+  }
+  call c = {.arguments = 0};
+  bppsa_status status = read_attributes(&frame->attributes, &c);
+  status = status == BPPSA_OK ? name_buffers(&frame->arguments, c.arguments, "arguments", &c) : status;
+  status = status == BPPSA_OK ? name_buffers(&frame->results, c.results, "results", &c) : status;
+  status = status == BPPSA_OK ? check_arrays(&c) : status;
+  status = status == BPPSA_OK ? run_passes(h, &c) : status;
+  if (status == BPPSA_OK) {
+    return NULL;
+  }
+  char message[600];
+  snprintf(message, sizeof message, "bppsa.jax: %s, %s: %s", c.key.cell, h->name, bppsa_last_error());
+  bppsa_xla_new_error error = {.size = sizeof error, .message = message, .code = code_of(status)};
+  return frame->api->error_create(&error);
+}
+
+bppsa_xla_error *bppsa_python_xla_forward(bppsa_xla_frame *frame) {
+  static const handler h = {"forward", forward, forward_bytes};
+  return handle(&h, frame);
+}
+
+bppsa_xla_error *bppsa_python_xla_backward(bppsa_xla_frame *frame) {
+  static const handler h = {"backward", backward, backward_bytes};
+  return handle(&h, frame);
+}
+
+bppsa_xla_error *bppsa_python_xla_tangent(bppsa_xla_frame *frame) {
+  static const handler h = {"tangent", tangent, tangent_bytes};
+  return handle(&h, frame);
+}
+
+bppsa_xla_error *bppsa_python_xla_second(bppsa_xla_frame *frame) {
+  static const handler h = {"second derivative", second, second_bytes};
+  return handle(&h, frame);
+}
+
+/* ---- sizes ---- */
+
+static bppsa_status copy_word(const char *what, const char *from, char word[WORD]) {
+  if (strlen(from) >= WORD) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s '%s': expected at most %d characters", what, from, WORD - 1);
+  }
+  memcpy(word, from, strlen(from));
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_python_xla_facts(const char *cell, const char *method, const char *forward_kind, int relu, int f64,
+                                    int64_t threads, const int64_t sizes[4], int64_t arguments,
+                                    int64_t facts[BPPSA_PYTHON_XLA_FACTS]) {
+  layer_key key = {.relu = relu != 0,
+                   .f64 = f64 != 0,
+                   .threads = threads,
+                   .steps = sizes[0],
+                   .batch = sizes[1],
+                   .input = sizes[2],
+                   .hidden = sizes[3],
+                   .biases = (arguments & (BIT(b_ih) | BIT(b_hh))) != 0,
+                   .lengths = (arguments & BIT(lengths)) != 0,
+                   .resets = (arguments & BIT(resets)) != 0,
+                   .reset_state = (arguments & BIT(reset_state)) != 0};
+  entry *e = NULL;
+  BPPSA_TRY(copy_word("cell", cell, key.cell));
+  BPPSA_TRY(copy_word("method", method, key.method));
+  BPPSA_TRY(copy_word("forward", forward_kind, key.forward));
+  BPPSA_TRY(take_entry(&key, &e));
+  const int64_t front = key.lengths ? key.batch * 8 + BPPSA_ALIGNMENT : 0; /* lengths that are int32 (find_scratch) */
+  facts[0] = e->sizes.saved;
+  facts[1] = e->sizes.forward + front;
+  facts[2] = e->sizes.backward + front;
+  facts[3] = e->tangent + front;
+  facts[4] = e->second + front;
+  facts[5] = e->pair ? 2 : 1;
+  give_back(e);
+  return BPPSA_OK;
+}
