@@ -208,11 +208,7 @@ __device__ __forceinline__ void back_put_begun(int i, int unit, int hidden, cons
   real *to = (real *)task.begun + (step * task.batch + task.sample) * (1 + team::PAIR) * hidden + unit;
   BPPSA_UNROLL
   for (int half = 0; half < 1 + team::PAIR; ++half) {
-    if (task.adds) {
-      back_add_to(to + half * hidden, begun[half]);
-    } else {
-      to[half * hidden] = begun[half];
-    }
+    back_put_delta(true, task.adds, begun[half], to + half * hidden);
   }
 }
 
