@@ -12,8 +12,8 @@
  * A device may be that of several passes at the same time: the library's threads serve all callers, and a caller that finds none of
  * them idle computes alone. Passes on a CPU allocate nothing, but for a backward pass by a scan that is not linear, which allocates
  * its executor's memory (core/base/alloc.h) and frees it. Those on a GPU are queued on the device's stream. They take no memory of
- * the GPU, and wait for nothing, so that they can be recorded (core/compute/graph.h); a recording reads lengths and resets where
- * they lie, in page-locked memory. The layer must outlive the recording.
+ * the GPU, and wait for nothing, so that a CUDA graph can record them; a recording reads lengths and resets where they lie, in
+ * page-locked memory. The layer must outlive the recording.
  *
  * T steps, B samples, I inputs, H units, G gates; S = H, of a cell whose state is a pair 2H. */
 #ifndef BPPSA_RECURRENT_LAYER_H
