@@ -26,7 +26,7 @@ enum { LSTM_FACTORS = 6 }; /* d_i, d_f, d_g, d_o, o (1 - tanh²(c)), f */
     /* the tangents of h and c; before_tangent is that of c of the step before */                                                \
     void (*tangent)(int64_t rows, int64_t n, const real *product, const real *saved, const real *before,                         \
                     const real *before_tangent, real *h_tangent, real *c_tangent);                                               \
-    /* from the tangent of pre, in place, the derivative of delta for the same g; and into carried those of 0 and f ∘ δ */    \
+    /* from the tangent of pre, in place, the derivative of delta for the same g; carried: the derivatives of 0 and f ∘ δ */  \
     void (*tangent_backward)(int64_t rows, int64_t n, real *product, const real *saved, const real *before,                      \
                              const real *before_tangent, const real *g, real *carried);                                          \
   } bppsa_lstm_##suffix;

@@ -1,5 +1,7 @@
 /* Handlers of XLA's FFI (python/xla.h): a call's buffers become the arrays of recurrent/layer.h, and its attributes and shapes the
- * layer, which is looked up under a lock. Passes take no lock: a layer never changes. */
+ * layer, which is looked up under a lock. Passes take no lock: a layer never changes.
+ *
+ * (The file is long because its four handlers share the tables of buffers and attributes, and the lookup of layers.) */
 #include "python/xla.h"
 
 #include <pthread.h>

@@ -1,4 +1,6 @@
-/* The inside of a recurrent network. */
+/* The inside of a recurrent network.
+ *
+ * (The file is long because every file of the folder works on this one struct, and declares here what the others call.) */
 #ifndef BPPSA_RECURRENT_RECURRENT_INTERNAL_H
 #define BPPSA_RECURRENT_RECURRENT_INTERNAL_H
 

@@ -163,7 +163,7 @@ void bppsa_gpu_tell_step(recurrent_network *n, int64_t step) {
   }
 }
 
-/* A part of a sequence takes those of its own steps. */
+/* Gives the GPU the masks of the batch; a network that holds a part of a sequence takes the rows of its own steps. */
 bppsa_status bppsa_gpu_put_resets(const recurrent_network *n) {
   const bppsa_device *device = n->gpu->device;
   const uint8_t *given = n->resets.given + n->config.part.first * n->batch;
