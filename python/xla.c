@@ -106,8 +106,8 @@ static entry *find_entry(const layer_key *key) {
   return NULL;
 }
 
-/* Under the lock: puts the entry into the list in the place of the one that nobody uses and that was used longest ago, which is
- * returned. Where all are in use the entry is not kept. */
+/* Puts the entry into the list, under the lock. In a full list it takes the place of the least recently used entry that is not in
+ * use, which is returned. Where all are in use the entry is not kept. */
 static entry *keep_entry(entry *e) {
   int place = -1;
   for (int k = 0; k < KEPT && (place < 0 || list[place] != NULL); ++k) {

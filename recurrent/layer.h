@@ -72,7 +72,7 @@ bppsa_status bppsa_layer_forward(const bppsa_layer *layer, const bppsa_device *d
 typedef struct {
   const void *h;      /* of all outputs, [T][B][H] */
   const void *c;      /* of all c_1 .. c_T of a pair, [T][B][H] */
-  const void *h_last; /* of each sample's last h, [B][H], added to those of h */
+  const void *h_last; /* of each sample's last h, [B][H], which is added to its gradient in h */
   const void *c_last; /* likewise of c */
 } bppsa_layer_seed;
 

@@ -23,8 +23,8 @@ typedef struct {
   recurrent_layer layer;
   bppsa_parameter parameters[LAYER_PARAMETERS], zeros[2];
   void *columns[BPPSA_CELL_MATRICES + 1];
-  /* In scratch: the initial state of a pair [B][S]; zeros [G·H], the biases that are not there; where gradients go that nobody
-   * wants, those of the biases b_ih apart, because those of b_hh are copied from them. */
+  /* In scratch: the initial state of a pair [B][S]; zeros [G·H], which stand for missing biases; room for unwanted gradients, and
+   * other room for that of b_ih, because the gradient of b_hh is copied from it. */
   void *first, *zero, *unwanted, *unwanted_bias;
   void *no_seed; /* on a GPU that looks at the gradients of all outputs (bppsa_backward_method.exact_inputs): zeros [T][B][H] */
   void *scan;    /* the memory of an executor on a GPU */
