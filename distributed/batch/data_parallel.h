@@ -67,12 +67,12 @@ void bppsa_data_parallel_destroy(bppsa_data_parallel *dp); /* NULL is legal */
 const bppsa_train_ranks *bppsa_data_parallel_ranks(const bppsa_data_parallel *dp);
 
 /* bppsa_evaluate of streams (train/data/dataset.h) on ranks, which share each batch of `batch` samples as training on ranks does,
- * and carry the states of their samples to the next one. Every rank gets the result, whose bits depend on the number of ranks where
- * the bits of gradients do. The model takes at least bppsa_data_parallel_block samples. Collective. ERR_ARGUMENT: no streams, or
- * more ranks than samples in a batch. Errors of bppsa_evaluate; ERR_MEMORY, ERR_COMM. */
-bppsa_status bppsa_data_parallel_evaluate_streams(bppsa_comm *comm, bppsa_model *model, const bppsa_dataset *dataset,
-                                                  const bppsa_device *device, int64_t first, int64_t count, int64_t batch,
-                                                  bppsa_evaluation *result);
+ * and carry the states of their samples to the next one. along: as of bppsa_ranks_evaluate. Every rank gets the result, whose bits
+ * depend on the number of ranks where the bits of gradients do. The model takes at least bppsa_data_parallel_block samples.
+ * Collective. ERR_ARGUMENT: no streams, or more ranks than samples in a batch. Errors of bppsa_evaluate; ERR_MEMORY, ERR_COMM. */
+bppsa_status bppsa_data_parallel_evaluate_streams(bppsa_comm *comm, const bppsa_data_parallel_config *along, bppsa_model *model,
+                                                  const bppsa_dataset *dataset, const bppsa_device *device, int64_t first,
+                                                  int64_t count, int64_t batch, bppsa_evaluation *result);
 
 /* The k of reverse first-k in use; -1 while it is still measured. The second function: the largest k for which the models of all
  * ranks have memory, 0 where no k was asked for. The third: the number of buckets. */
