@@ -18,7 +18,7 @@
  * backward pass goes on to the layers below. Of several buckets that are complete, the one with the first layers' parameters sets
  * out first. Reverse first-k (ooo-backprop, Algorithm 2) puts the weight gradients of the first k layers off to the end of the
  * pass, the first layer's first: those of the upper layers then travel earlier. It changes no bit. The output gradients of these
- * layers take memory until then, so k is at most the number of layers for which every rank's model has room (bppsa_model_delay).
+ * layers take memory until then, so k is at most the number of layers for which every rank's model has room.
  */
 #ifndef BPPSA_DISTRIBUTED_BATCH_DATA_PARALLEL_H
 #define BPPSA_DISTRIBUTED_BATCH_DATA_PARALLEL_H
@@ -51,7 +51,7 @@ const char *bppsa_data_parallel_text(const bppsa_data_parallel_config *config, b
                                      char *text, size_t size);
 #define BPPSA_DATA_PARALLEL_TEXT 96
 
-typedef struct bppsa_data_parallel bppsa_data_parallel;
+typedef struct bppsa_data_parallel bppsa_data_parallel; /* a rank's part of the sums */
 
 /* Makes this rank's part; collective. comm and model are borrowed; the model is planned for a batch of bppsa_data_parallel_block,
  * and equal on all ranks. A model on a GPU needs a communicator that knows the GPU (bppsa_comm_set_device, bppsa_comm_create_nccl);
