@@ -68,8 +68,8 @@ const void *bppsa_tangent_whole_products(const recurrent_network *n, const tange
                                          const void *before);
 /* y += x wtᵀ of so many rows, if neither is NULL. */
 void bppsa_tangent_add_product(const recurrent_network *n, int64_t rows, int64_t in, const void *x, const void *wt, void *y);
-/* All rows of the states h in front of steps, or of their tangents: a copy in `room` where the rows of a stretch do not follow those
- * of the one in front of it, or samples begin anew, with the state `by` (NULL: 0). */
+/* All rows of the states h in front of steps, or of their tangents: a copy in `room` where the rows of a stretch do not follow
+ * those of the one in front of it, or samples begin anew, with the state `by` (NULL: 0). */
 const void *bppsa_tangent_before_all(const recurrent_network *n, const void *states, const void *by, void *room);
 /* Where a direction's products and tangents of a window are, which begins at the packed row; states: n and what is walked. */
 layers_tangent bppsa_tangent_window(const recurrent_network *n, const tangent_arrays *a, const tangent_direction *d, int64_t row);

@@ -97,7 +97,7 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, options: Options) -
 
 
 def _transpose(seed: Any, a: Any, *linear: Any, options: Options) -> Any:
-    """λ_{t-1} = A_tᵀ λ_t + dh_{t-1}, the other way in time, is the gradient of each state, and so of b_t and of the beginning."""
+    """λ_{t-1} = A_tᵀ λ_t + dh_{t-1}, the other way in time, is the gradient of each state, so of b_t and of the beginning."""
     if ad.is_undefined_primal(a):
         raise NotImplementedError("bppsa.jax.scan: the transpose of a scan in A, in which it is not linear")
     unknown = [each.aval if ad.is_undefined_primal(each) else None for each in linear]

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import unittest
 
-from support import has, main
+from support import at_length, has, main
 
 # Programs run once, so that they are compiled quickly rather than well.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
@@ -51,6 +51,7 @@ class Layers(unittest.TestCase):
                 found, wanted = (jax.jit(both(f, case.loss(f)))(case.arguments) for f in (case.ours, case.reference))
                 self.assertLess(distance(found, wanted), NEAR)
 
+    @at_length
     def test_second_derivatives(self):
         """jvp, the four ways to a Hessian-vector product, and second derivatives of all outputs, within 1e-12."""
         first = int(os.environ.get("BPPSA_TEST_SEED", 0))
@@ -74,6 +75,7 @@ class Layers(unittest.TestCase):
         with self.assertRaisesRegex(NotImplementedError, "third derivatives"):
             jax.grad(lambda at: dot(jax.jvp(jax.grad(loss), (at,), (along,))[1], weights))(case.arguments)
 
+    @at_length
     def test_check_grads(self):
         """jax.test_util.check_grads to second order, forward and reverse in every combination."""
         from jax.test_util import check_grads
@@ -83,6 +85,7 @@ class Layers(unittest.TestCase):
             check_grads(jax.jit(lambda *at, kind=kind, mask=mask: run(kind, *at, resets=mask)), (x, weights, state), order=2,
                         modes=("fwd", "rev"), atol=1e-5, rtol=1e-5)
 
+    @at_length
     def test_hessian(self):
         """Over vmap: jax.hessian and jacfwd of a small layer, in the weights and in x."""
         x, weights, state = problem("gru", 3, 2, 2, 2)
@@ -142,6 +145,7 @@ class Layers(unittest.TestCase):
 
 @unittest.skipUnless(has("jax"), "JAX is missing (pip install jax)")
 class Transforms(unittest.TestCase):
+    @at_length
     def test_vmap(self):
         """Over x, states, weights and several of them; vmap of grad, and grad of vmap."""
         for kind, axes in (("rnn", (0, None, None)), ("gru", (None, 0, None)), ("lstm", (0, 0, 0)), ("gru", (1, None, 1)),
@@ -162,6 +166,7 @@ class Transforms(unittest.TestCase):
                                           (0, 1, 2)))(*stacked) for own in (run, layer))
         self.assertLess(distance(found, wanted), NEAR)
 
+    @at_length
     def test_nested_vmap(self):
         """Seeds of weights, and for each of them samples."""
         x, weights, state = problem("gru")
@@ -172,11 +177,13 @@ class Transforms(unittest.TestCase):
         other = lambda own: jax.vmap(jax.vmap(jax.grad(loss_of("gru", own), 1), (None, 0, None)), (0, None, None))  # noqa: E731
         self.assertLess(distance(jax.jit(other(run))(xs, seeds, state), jax.jit(other(layer))(xs, seeds, state)), NEAR)
 
+    @at_length
     def test_jacrev(self):
         x, weights, state = problem("gru", 3, 2, 2, 3)
         found, wanted = (jax.jacrev(lambda x, own=own: own("gru", x, weights, state)[0])(x) for own in (run, layer))
         self.assertLess(distance(found, wanted), NEAR)
 
+    @at_length
     def test_checkpoint_and_two_pulls(self):
         for kind in KINDS:
             arguments = problem(kind)
@@ -188,6 +195,7 @@ class Transforms(unittest.TestCase):
             wanted = jax.vjp(lambda *own, kind=kind: layer(kind, *own)[0], *arguments)[1](jnp.cos(y))
             self.assertLess(distance(second, wanted), NEAR)
 
+    @at_length
     def test_training_in_a_scan(self):
         """Five steps of SGD within lax.scan, and with weights that are donated."""
         x, weights, state = problem("lstm")
@@ -206,6 +214,7 @@ class Transforms(unittest.TestCase):
             moved = step(moved)
         self.assertLess(distance(moved, found[0]), NEAR)
 
+    @at_length
     def test_threads(self):
         """64 runs in four threads, two shapes at once: the same bits."""
         cases = [problem(kind, steps, 3, 4, 16, "float32") for kind, steps in (("gru", 30), ("gru", 31))]
@@ -217,6 +226,7 @@ class Transforms(unittest.TestCase):
         several = jax.jit(jax.value_and_grad(loss_of("gru", run, threads=4), (0, 1, 2)))
         self.assertTrue(same_bits(several(*cases[0]), wanted[0]))
 
+    @at_length
     @unittest.skipUnless(has("flatbuffers"), "jax.export needs flatbuffers")
     def test_export(self):
         """A program for any B, with its derivative, written and read."""
@@ -232,6 +242,7 @@ class Transforms(unittest.TestCase):
             found = jax.value_and_grad(again.call)(weights, x[:, :count])
             self.assertTrue(same_bits(found, jax.jit(jax.value_and_grad(loss))(weights, x[:, :count])))
 
+    @at_length
     def test_shard_map(self):
         """Samples on two devices: no gather of arrays, and one sum of the weights' gradients."""
         x, weights, _ = problem("gru", batch=4)
