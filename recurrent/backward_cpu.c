@@ -62,6 +62,15 @@ static void spread_columns(const recurrent_network *n, int64_t l) {
   sweep_steps(n, n->cell->coefficients, l);
 }
 
+void bppsa_layers_scan_factors(recurrent_network *n, int64_t l) {
+  const layers_window all = bppsa_layers_whole(n);
+  if (n->ragged.active) {
+    spread_columns(n, l);
+  } else {
+    bppsa_layers_sweep(n, n->cell->coefficients, l, &all, false);
+  }
+}
+
 static bppsa_status scan_layer(recurrent_network *n, int64_t l) {
   const void *weights[BPPSA_CELL_MATRICES];
   const int64_t hidden = n->config.hidden, row = bppsa_dtype_padded(n->config.dtype, hidden);
@@ -70,11 +79,9 @@ static bppsa_status scan_layer(recurrent_network *n, int64_t l) {
     weights[k] = bppsa_recurrent_offset(n, n->w_hh, k * hidden * row);
   }
   const layers_window all = bppsa_layers_whole(n);
+  bppsa_layers_scan_factors(n, l);
   if (n->ragged.active) {
-    spread_columns(n, l);
     bppsa_ragged_spread(n, bppsa_recurrent_state_size(n), n->g);
-  } else {
-    bppsa_layers_sweep(n, n->cell->coefficients, l, &all, false);
   }
   const bppsa_scan_operands operands = {.batch = n->batch,
                                         .weights = weights,

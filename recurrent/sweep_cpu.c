@@ -199,7 +199,7 @@ static void sweep_piece(const sweep_pass *p, int64_t at, int64_t steps, bool res
   if (reset) {
     bppsa_resets_end(n, &s);
   }
-  if (reset && w.tangent != NULL) {
+  if (reset && w.tangent != NULL && p->function == n->cell->tangent[n->config.dtype == BPPSA_F64]) { /* which writes them */
     move_tangents(n, &s, w.tangent, true);
   }
 }
