@@ -10,13 +10,16 @@ static const bppsa_gradient_method methods[] = {
     {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_CHUNKED, -1, 3}},  {BPPSA_BACKWARD_SPECULATIVE, {BPPSA_SCAN_AUTO, -1, 0}}};
 enum { METHODS = sizeof methods / sizeof *methods };
 
+static const int64_t wide_sizes[] = {129, 131, 257};
+enum { WIDE_SIZES = sizeof wide_sizes / sizeof *wide_sizes };
+
 static bppsa_recurrent_config draw_config(layer_dice *d, const bppsa_cell *cell, bppsa_dtype dtype) {
   bppsa_recurrent_config c = bppsa_recurrent_config_default();
   const bool wide = layer_roll(d, 0, 24) == 0;
   c.seq_len = layer_roll(d, 1, wide ? 3 : 14);
   c.batch = layer_roll(d, 1, 5);
   c.input = layer_roll(d, 1, 7);
-  c.hidden = wide ? 131 : layer_roll(d, 1, 11);
+  c.hidden = wide ? wide_sizes[layer_roll(d, 0, WIDE_SIZES - 1)] : layer_roll(d, 1, 11);
   c.dtype = dtype;
   c.nonlinearity = cell->relu && layer_roll(d, 0, 1) ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
   c.method = methods[layer_roll(d, 0, METHODS - 1)];
