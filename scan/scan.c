@@ -78,10 +78,6 @@ bppsa_status bppsa_scan_executor_count(bppsa_scan_executor *executor) {
   return executor->count_redone == NULL ? BPPSA_OK : executor->count_redone(executor);
 }
 
-bppsa_status bppsa_scan_refuse_cuts(const bppsa_scan_operands *o, const char *where) {
-  return o->cuts == NULL ? BPPSA_OK : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "scan: cuts %s, expected none", where);
-}
-
 bppsa_status bppsa_scan_refuse_forward(const bppsa_scan_operands *o, const char *where) {
   return !o->forward && !o->transposed ? BPPSA_OK
                                        : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "scan: %s operands %s, expected a chain of gradients",

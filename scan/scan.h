@@ -44,7 +44,7 @@ typedef struct {
   bool transposed; /* dense, on a CPU, of one size: the transposes of the matrices in jt are multiplied */
 } bppsa_scan_operands;
 
-typedef struct bppsa_scan_executor bppsa_scan_executor;
+typedef struct bppsa_scan_executor bppsa_scan_executor; /* a plan with memory */
 struct bppsa_scan_executor {
   /* ERR_ARGUMENT: a missing operand or a batch beyond the plan's. */
   bppsa_status (*execute)(bppsa_scan_executor *executor, const bppsa_scan_operands *operands);

@@ -4,8 +4,8 @@
     PYTHONPATH=build/cpu/python python3 examples/python/gru_sessions.py [--sessions 500] [--length 200] [--seeds 8] [--steps 100]
 
 As in computational neuroscience, where small recurrent networks are fitted to behaviour (tiny RNNs, disentangled RNNs), a network
-sees the choice and the reward of each trial of a session and predicts the next choice. The sessions here are drawn: a learner with a
-learning rate and a stickiness chooses between two arms, whose rewards swap now and then. Prints the loss, the mean negative log
+sees the choice and the reward of each trial of a session and predicts the next choice. The sessions here are drawn: a learner with
+a learning rate and a stickiness chooses between two arms, whose rewards swap now and then. Prints the loss, the mean negative log
 likelihood of a choice, of the best seed and of the worst one, beside that of the learner itself, which no network can beat.
 """
 import argparse

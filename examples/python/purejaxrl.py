@@ -5,9 +5,9 @@
     PYTHONPATH=build/cpu/python python3 examples/python/purejaxrl.py purejaxrl [--updates 20] [--env CartPole-v1] [--both]
 
 It loads purejaxrl/ppo_rnn.py of the checkout, which stays as it is, puts a module of the same name, arguments and parameters in
-the place of its ScannedRNN, trains, and prints the seconds and the mean return of the last update. --both: with PureJaxRL's own as well.
-A program of yours does the same in one line behind its imports: purejaxrl.swap(ppo_rnn). It needs what PureJaxRL needs (jax, flax,
-optax, distrax, gymnax).
+the place of its ScannedRNN, trains, and prints the seconds and the mean return of the last update. --both: with PureJaxRL's own as
+well. A program of yours does the same in one line behind its imports: purejaxrl.swap(ppo_rnn). It needs what PureJaxRL needs (jax,
+flax, optax, distrax, gymnax).
 """
 import argparse
 import importlib.util
