@@ -100,8 +100,8 @@ typedef struct {
 /* Bytes of scratch of the two functions below. ERR_MEMORY: they do not fit in 64 bits. */
 bppsa_status bppsa_layer_tangent_bytes(const bppsa_layer *layer, int64_t *tangent, int64_t *backward);
 /* h, c [T+1][B][H]: the tangents of the states, of row 0 too; c of a pair alone. It goes with time by the layer's scan, or step by
- * step where the layer's method is BP, linear or speculative; a scan's executor allocates. ERR_UNSUPPORTED: a GPU, or a cell without
- * `tangent`; ERR_ARGUMENT as above, or a tangent of what it lacks; ERR_MEMORY. */
+ * step where the layer's method is BP, linear or speculative; a scan's executor allocates. ERR_UNSUPPORTED: a GPU, or a cell
+ * without `tangent`; ERR_ARGUMENT as above, or a tangent of what it lacks; ERR_MEMORY. */
 bppsa_status bppsa_layer_tangent(const bppsa_layer *layer, const bppsa_device *device, const bppsa_layer_inputs *inputs,
                                  const bppsa_layer_tape *tape, const bppsa_layer_tangents *tangents, void *h, void *c,
                                  void *scratch);
