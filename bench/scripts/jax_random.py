@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""jax_random.py COUNT OUT.json [FIRST]: random layers of bppsa.jax beside jax.lax.scan in float64, with resets, lengths and learned
-reset states, by every method, on one to three threads.
+"""Random layers of bppsa.jax beside jax.lax.scan in float64, with resets, lengths and learned reset states, by every method, on one
+to three threads.
 
     PYTHONPATH=build/cpu/python build/rivals/bin/python bench/scripts/jax_random.py 300 jax_random.json
 
@@ -17,23 +17,15 @@ sys.path += [os.path.join(ROOT, "bench", "scripts"), os.path.join(ROOT, "tests",
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
 
 import results_file  # noqa: E402
-from program import where_and_when  # noqa: E402
-
-try:
-    import jax
-    jax.config.update("jax_platforms", "cpu")
-    jax.config.update("jax_enable_x64", True)
-    import bppsa
-except ImportError as missing:
-    print(f"jax_random.py: {missing}, expected JAX and PYTHONPATH=build/cpu/python")
-    sys.exit(77)
-from jax_reference import Case, derivatives, distance  # noqa: E402
+from program import plain_parser, where_and_when  # noqa: E402
 
 NEAR = 1e-12
 
 
 def compare(seed):
-    """The differences of a case, by name."""
+    """A case, and its differences by name."""
+    import jax
+    from jax_reference import Case, derivatives, distance
     case = Case(seed)
     sides = []
     for function in (case.ours, case.reference):
@@ -43,13 +35,29 @@ def compare(seed):
     return case, {name: distance(found, sides[1][name]) for name, found in sides[0].items()}
 
 
+def parse():
+    parser = plain_parser(__doc__)
+    parser.add_argument("count", type=int)
+    parser.add_argument("out", metavar="OUT.json")
+    parser.add_argument("first", type=int, nargs="?", default=0)
+    options = parser.parse_args()
+    if options.count < 1:
+        parser.error(f"count {options.count}, expected 1 or more")
+    return options
+
+
 def main():
-    if len(sys.argv) not in (3, 4) or not sys.argv[1].isdigit():
-        print(__doc__.splitlines()[0], file=sys.stderr)
-        return 2
-    count, first = int(sys.argv[1]), int(sys.argv[3]) if len(sys.argv) == 4 else 0
+    options = parse()
+    try:
+        import jax
+        jax.config.update("jax_platforms", "cpu")
+        jax.config.update("jax_enable_x64", True)
+        import bppsa
+    except ImportError as missing:
+        print(f"jax_random.py: {missing}, expected JAX and PYTHONPATH=build/cpu/python")
+        return 77
     worst, failed = {}, []
-    for seed in range(first, first + count):
+    for seed in range(options.first, options.first + options.count):
         case, differences = compare(seed)
         for name, difference in differences.items():
             worst[name] = max(worst.get(name, 0.0), difference)
@@ -57,8 +65,8 @@ def main():
             failed.append({"seed": seed, "case": str(case), **differences})
             print("seed %d: %s: %s" % (seed, case, differences), flush=True)
         jax.clear_caches()
-    results_file.write(sys.argv[2], {"bench": "jax_random", **where_and_when(), "jax": jax.__version__, "bppsa": bppsa.__version__,
-                                     "count": count, "first": first, "limit": NEAR, "failed": failed,
+    results_file.write(options.out, {"bench": "jax_random", **where_and_when(), "jax": jax.__version__, "bppsa": bppsa.__version__,
+                                     "count": options.count, "first": options.first, "limit": NEAR, "failed": failed,
                                      "rows": [{"derivative": name, "largest": each} for name, each in sorted(worst.items())]})
     for name, each in sorted(worst.items()):
         print("%-14s %.1e" % (name, each))
