@@ -104,6 +104,7 @@ static bppsa_status check_config(const bppsa_recurrent_config *c) {
                     {"part", c->part.seq_len != 0},
                     {"memory_limit", c->memory_limit != 0},
                     {"optimizer_slots", c->optimizer_slots != 0},
+                    {"recompute", c->recompute != 0},
                     {"factory", c->factory.create != NULL},
                     {"ends", c->ends.before != NULL || c->ends.after != NULL}};
   for (size_t i = 0; i < sizeof unexpected / sizeof *unexpected; ++i) {

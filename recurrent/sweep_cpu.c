@@ -13,7 +13,7 @@
 
 bool bppsa_layers_want_first(const recurrent_network *n) {
   const bool learns = n->config.reset_state && n->resets.active;
-  return n->config.input_gradients || n->config.ends.after != NULL || bppsa_back_is_part(n) || learns;
+  return !n->recompute.later && (n->config.input_gradients || n->config.ends.after != NULL || bppsa_back_is_part(n) || learns);
 }
 
 layers_window bppsa_layers_whole(const recurrent_network *n) {

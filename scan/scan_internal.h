@@ -96,8 +96,6 @@ bppsa_status bppsa_scan_csr_check(const bppsa_scan_plan *plan, const bppsa_devic
 bppsa_status bppsa_scan_check_operands(const bppsa_scan_plan *plan, const bppsa_scan_operands *operands);
 /* The same for the local executor on a CPU, which runs these too if all elements have one size. */
 bppsa_status bppsa_scan_check_cpu_operands(const bppsa_scan_plan *plan, const bppsa_scan_operands *operands);
-/* ERR_UNSUPPORTED: operands of a chain that runs forward, or that are transposed; where: "of differing sizes". */
-bppsa_status bppsa_scan_refuse_forward(const bppsa_scan_operands *operands, const char *where);
 
 #ifdef __cplusplus
 }

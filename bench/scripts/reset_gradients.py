@@ -230,7 +230,8 @@ def check(o, c):
     of = {name: residual(c, gradients[name], expected[name], c["steps"]) for name in expected}
     worst = max(of, key=of.get)
     row = {key: c[key] for key in ("seed", "cell", "dtype", "steps", "samples", "input", "hidden", "layers", "rate", "ranks")}
-    row.update({"words": c["words"], "bidirectional": c["bidirectional"], "loss": "all" if c["all"] else "last", "weighted": c["weights"],
+    row.update({"words": c["words"], "bidirectional": c["bidirectional"], "loss": "all" if c["all"] else "last",
+                "weighted": c["weights"],
                 "lengths": c["lengths"] is not None, "packed": c["pack"], "learned": c["learned"], "split": c["split"],
                 "tensor": worst, "residual": of[worst],
                 "loss_residual": abs(loss - expected_loss) / (max(expected_loss, 0.1) * eps * math.sqrt(c["steps"]))})
