@@ -111,6 +111,8 @@ void bppsa_layers_finish(const recurrent_network *n, int64_t l);
 bppsa_status bppsa_layers_give_inputs(recurrent_network *n, int64_t l);
 /* Computes the states of all layers. */
 bppsa_status bppsa_layers_forward(recurrent_network *n, const void *h0);
+/* The factors of the layer's Jacobians for a scan, in n->columns and n->diagonal, [T][b] with 0 behind a sample's end. */
+void bppsa_layers_scan_factors(recurrent_network *n, int64_t l);
 /* The layer's deltas and the gradients of its states, without weight gradients. */
 bppsa_status bppsa_layers_sweep_back(recurrent_network *n, int64_t l);
 bppsa_status bppsa_layers_backward(recurrent_network *n, int64_t l);
