@@ -37,7 +37,7 @@ static void describe_passes(bppsa_training *run, int64_t *count) {
     run->fields[(*count)++] = (bppsa_metadata){"streams", "true"};
   }
   if (run->dataset->windows > 1) {
-    (void)snprintf(run->windows_text, sizeof run->windows_text, "%" PRId64, run->dataset->windows);
+    (void)snprintf(run->windows_text, sizeof run->windows_text, "%" PRId64 " (oldest state first)", run->dataset->windows);
     run->fields[(*count)++] = (bppsa_metadata){"bptt", run->windows_text};
   }
   for (int k = 0; k < BPPSA_PASS_KINDS; ++k) {

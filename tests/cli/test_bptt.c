@@ -288,7 +288,7 @@ static void test_resume(void **state) {
     }
   }
   assert_fails(2, "checkpoint in r0-2", RESUMED " --data npy:X.npy,Y.npy --iterations 13 --checkpoint r0-2 --resume %s", device);
-  assert_fails(2, "checkpoint in r0-2: bptt 2 contradicts this run, which has 3",
+  assert_fails(2, "checkpoint in r0-2: bptt 2 (oldest state first) contradicts this run, which has 3",
                RESUMED " --data npy:X.npy,Y.npy --iterations 13 --checkpoint r0-2 --resume --bptt 3 %s", device);
 }
 
