@@ -47,8 +47,8 @@ typedef struct {
   bppsa_view logits;
 } problem;
 
-/* What a shape has besides its sizes: the loss on every step, gradients of x and h0, an h0, ReLU where the cell knows it, no biases,
- * two directions, samples of their own lengths. */
+/* What a shape has besides its sizes: the loss on every step, gradients of x and h0, an h0, ReLU where the cell knows it, no
+ * biases, two directions, samples of their own lengths. */
 enum { LOSS_ALL = 1, INPUTS = 2, H0 = 4, RELU = 8, NO_BIAS = 16, BOTH_WAYS = 32, LENGTHS = 64 };
 
 /* T, B of the configuration, b of the pass, I, H and L of a problem. */
