@@ -6,7 +6,7 @@ what vmap does to them.
     backward   (x, weights, .., tape, of_h, of_c) -> of_x, of_w_ih, .., the gradients
     second     the derivative of backward's results in the direction of tangents, linear in these; its own transpose but for names
 
-A primitive's arrays have names, those of BPPSA_XLA_ARRAYS in python/xla.h. Its parameters `arguments` and `results` say which of
+A primitive's arrays have names, those of BPPSA_PYTHON_ARRAYS in python/passes.h. Its parameters `arguments` and `results` say which of
 them a call has. Nothing but arrays goes from one pass to another.
 """
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Options(NamedTuple):
 
 SHAPES: dict[str, str] = {}  # of each array a letter an axis (python/xla.h)
 TYPES: dict[str, str] = {}
-for _name, _shape, _type in _native.xla_arrays():
+for _name, _shape, _type in _native.arrays():
     SHAPES[_name], TYPES[_name] = _shape, _type
 _NUMBER = {name: number for number, name in enumerate(SHAPES)}
 
