@@ -480,10 +480,10 @@ bppsa_status bppsa_setup_streams(const bppsa_cli *cli, bool ranks, const bppsa_n
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
                       "--stateful: given beside --bidirectional, whose reverse direction has no past, expected one direction");
   }
-  if (ranks && strcmp(split, "batch") != 0) {
+  if (ranks && strncmp(split, "batch", 5) != 0 && strncmp(split, "time", 4) != 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
-                      "--stateful: given beside --split %s, where other ranks have the states in which a batch ends than those "
-                      "that begin the next one, expected --split batch",
+                      "--stateful: given beside --split %s, where passes begin with states of 0, expected --split batch, time or "
+                      "both",
                       split);
   }
   dataset->streams = true;
@@ -492,9 +492,9 @@ bppsa_status bppsa_setup_streams(const bppsa_cli *cli, bool ranks, const bppsa_n
 
 bppsa_status bppsa_setup_windows(const bppsa_cli *cli, bool ranks, bppsa_network_config *config, bppsa_dataset *dataset) {
   const int64_t windows = bppsa_cli_value(cli, BPPSA_OPTION_BPTT)->integer;
-  const bool cuda = strncmp(bppsa_cli_value(cli, BPPSA_OPTION_DEVICE)->text, "cuda", 4) == 0;
-  const char *beside = ranks                      ? "ranks, where gradients stay in their batch, expected no ranks"
-                       : cuda                     ? "--device cuda, where gradients stay in their batch, expected --device cpu"
+  const char *split = bppsa_cli_value(cli, BPPSA_OPTION_SPLIT)->text;
+  const bool along = ranks && (strncmp(split, "batch", 5) != 0 || strstr(split, "time") != NULL);
+  const char *beside = along ? "ranks that share steps, which have the same number in every pass, expected --split batch"
                        : dataset->packing != NULL ? "--pack, whose rows begin anew, expected --lengths alone"
                        : config->steps.forward.kind == BPPSA_FORWARD_SPECULATIVE
                            ? "a speculative forward pass, whose samples have one length, expected --forward sequential"

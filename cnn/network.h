@@ -2,7 +2,7 @@
  *
  * In a graph a layer may read any other layer's output, and an output may be read by several layers; four further operators join
  * and split tensors. The layers are kept in an order in which each comes behind those that it reads: the first such order by the
- * file's own. cnn/live.h says how a graph is a chain of live sets.
+ * file's own. A graph is then a chain of live sets: of the tensors that later layers read.
  *
  * The last operator is linear: the head, which gives the scan its seed and is no element of it. Each operator in front of it is one
  * element (BPPSA §3.5, 4.3): with the seed LeNet-5 has 11 elements, VGG-11 22.

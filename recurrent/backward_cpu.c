@@ -286,13 +286,26 @@ void bppsa_recurrent_clear_sums(recurrent_network *n, int64_t l, bool difference
   memset(differences ? n->back.hidden_sums : n->hidden_sums, 0, (size_t)bppsa_linear_workspace(&p.from_h));
 }
 
+/* Adds a product of some rows to a part. apart: NULL, or memory for the sums of these rows alone, which are added as a whole. */
+static void add_product(const recurrent_network *n, const bppsa_linear *l, int64_t part, int64_t rows, const void *delta,
+                        const void *from, int64_t bias_from, void *sums, void *apart) {
+  const int64_t weights = l->out * l->in, size = weights + l->out;
+  if (apart == NULL) {
+    bppsa_linear_sum_run(l, part, rows + 1, 0, rows, delta, from, bias_from, sums); /* these are not the part's first rows */
+    return;
+  }
+  void *to = bppsa_recurrent_offset(n, sums, part * size);
+  bppsa_linear_sum_run(l, 0, rows, 0, rows, delta, from, bias_from, apart);
+  bppsa_back_add(n, weights, apart, to);
+  bppsa_back_add(n, l->out - bias_from, bppsa_recurrent_offset(n, apart, weights + bias_from),
+                 bppsa_recurrent_offset(n, to, weights + bias_from));
+}
+
 void bppsa_recurrent_sum_rows(const recurrent_network *n, int64_t l, bool differences, int64_t part, int64_t rows,
-                              const void *delta_x, const void *x, const void *delta_h, const void *h) {
+                              const void *delta_x, const void *x, const void *delta_h, const void *h, void *apart) {
   const layer_products p = products_of(n, l);
-  const int64_t begun = rows + 1; /* these are not the part's first rows */
-  bppsa_linear_sum_run(&p.from_x, part, begun, 0, rows, delta_x, x, 0, differences ? n->back.sums : n->sums);
-  bppsa_linear_sum_run(&p.from_h, part, begun, 0, rows, delta_h, h, shared_bias(n),
-                       differences ? n->back.hidden_sums : n->hidden_sums);
+  add_product(n, &p.from_x, part, rows, delta_x, x, 0, differences ? n->back.sums : n->sums, apart);
+  add_product(n, &p.from_h, part, rows, delta_h, h, shared_bias(n), differences ? n->back.hidden_sums : n->hidden_sums, apart);
 }
 
 void bppsa_recurrent_join_sums(recurrent_network *n, int64_t l) {

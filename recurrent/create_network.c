@@ -417,11 +417,6 @@ static bppsa_status choose_method(recurrent_network *n, const bppsa_device *devi
 bppsa_status bppsa_recurrent_make(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
                                   bool allocates, recurrent_network **made) {
   BPPSA_TRY(check_config(config));
-  const bool part =
-      config->part.seq_len != 0 || config->ends.before != NULL || config->ends.after != NULL || config->factory.create != NULL;
-  if (config->reset_state && part && bppsa_device_get_kind(device) != BPPSA_CPU) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "a learned reset state in a part of a sequence on a GPU, expected a CPU");
-  }
   if (config->tape && config->lengths && bppsa_device_get_kind(device) != BPPSA_CPU) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "tapes of samples that have lengths on a GPU, expected a CPU");
   }

@@ -27,7 +27,7 @@
 extern "C" {
 #endif
 
-typedef struct bppsa_layer bppsa_layer;
+typedef struct bppsa_layer bppsa_layer; /* the description of a layer */
 
 /* Makes the description. Of `config` it takes seq_len, batch, input, hidden, no_bias, lengths, resets, reset_state, dtype,
  * nonlinearity, method, forward, speculation and input_gradients; layers, classes, no_head, loss_all and tape are set by it, and

@@ -56,7 +56,7 @@ extern "C" {
 
 const char *bppsa_nonlinearity_name(bppsa_nonlinearity nonlinearity); /* "tanh" or "relu" */
 
-typedef enum { BPPSA_INIT_DEFAULT = 0, BPPSA_INIT_ORTHOGONAL } bppsa_init;
+typedef enum { BPPSA_INIT_DEFAULT = 0, BPPSA_INIT_ORTHOGONAL } bppsa_init; /* of weights: bppsa_recurrent_init */
 
 /* What a caller does at the two ends of a layer's time in a backward pass, so that gradients can come from later steps and go to
  * earlier ones (distributed/time/split_time.h). g [T+1][b][S], in the device's memory: row t is the gradient of state t. On a GPU
@@ -86,7 +86,7 @@ typedef struct {
   bool resets;           /* batches may be given the steps in front of which their samples begin anew */
   bool reset_state;      /* likewise, and a learned state is there in the place of 0 */
   bool no_head;          /* the outputs are the top layer's states; `classes` means nothing */
-  bool tape;             /* every pass gets its tape from the caller (bppsa_recurrent_use_tape) */
+  bool tape;             /* every pass gets its tape from the caller; in the library alone */
   bool loss_all;         /* logits at every step [T,B,C], otherwise at the last [B,C] */
   bppsa_dtype dtype;     /* f32, f64 */
   bppsa_nonlinearity nonlinearity;

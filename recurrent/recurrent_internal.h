@@ -590,10 +590,12 @@ void bppsa_back_draw(const recurrent_network *n, int64_t chunk, void *to);
 bool bppsa_back_layer(recurrent_network *n, int64_t l, const void *x, int64_t parts);
 /* Sums of layer l's weight gradients, and apart from them those of the differences, which are smaller and whose many windows would
  * round the large sums once more each: clears them; adds rows to a part, deltas and what they are multiplied with, x and h in front
- * of the steps; adds the differences' sums to the others. */
+ * of the steps; adds the differences' sums to the others. apart: NULL, or G·H (1 + max(H, inputs)) reals, in which the rows are
+ * summed by themselves before they are added: a window of earlier steps, whose gradients may be small, then rounds the large sums
+ * of later ones once and not with each of its rows. */
 void bppsa_recurrent_clear_sums(recurrent_network *n, int64_t l, bool differences);
 void bppsa_recurrent_sum_rows(const recurrent_network *n, int64_t l, bool differences, int64_t part, int64_t rows,
-                              const void *delta_x, const void *x, const void *delta_h, const void *h);
+                              const void *delta_x, const void *x, const void *delta_h, const void *h, void *apart);
 void bppsa_recurrent_join_sums(recurrent_network *n, int64_t l);
 void bppsa_back_add(const recurrent_network *n, int64_t count, const void *from, void *to); /* to += from */
 void bppsa_back_given_up(recurrent_network *n);                                             /* BP computes the layer */

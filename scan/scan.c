@@ -78,10 +78,6 @@ bppsa_status bppsa_scan_executor_count(bppsa_scan_executor *executor) {
   return executor->count_redone == NULL ? BPPSA_OK : executor->count_redone(executor);
 }
 
-bppsa_status bppsa_scan_refuse_cuts(const bppsa_scan_operands *o, const char *where) {
-  return o->cuts == NULL ? BPPSA_OK : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "scan: cuts %s, expected none", where);
-}
-
 bppsa_status bppsa_scan_check_operands(const bppsa_scan_plan *plan, const bppsa_scan_operands *o) {
   const bppsa_scan_config *c = bppsa_scan_plan_config(plan);
   if (o->batch < 1 || o->batch > c->batch) {

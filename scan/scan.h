@@ -38,7 +38,7 @@ typedef struct {
   void *gradients;
 } bppsa_scan_operands;
 
-typedef struct bppsa_scan_executor bppsa_scan_executor;
+typedef struct bppsa_scan_executor bppsa_scan_executor; /* a plan with memory */
 struct bppsa_scan_executor {
   /* ERR_ARGUMENT: a missing operand or a batch beyond the plan's. */
   bppsa_status (*execute)(bppsa_scan_executor *executor, const bppsa_scan_operands *operands);

@@ -94,8 +94,6 @@ bppsa_status bppsa_scan_csr_check(const bppsa_scan_plan *plan, const bppsa_devic
 
 /* ERR_ARGUMENT: an operand that the plan needs is missing. */
 bppsa_status bppsa_scan_check_operands(const bppsa_scan_plan *plan, const bppsa_scan_operands *operands);
-/* ERR_UNSUPPORTED: operands with cuts; where: "in a transition". */
-bppsa_status bppsa_scan_refuse_cuts(const bppsa_scan_operands *operands, const char *where);
 
 #ifdef __cplusplus
 }
