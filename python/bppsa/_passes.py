@@ -191,7 +191,7 @@ def _misses(named: Named) -> bool:
     return not _native.reaches(seed.data_ptr(), seed.dtype is torch.float64, seed.shape[0] * seed.shape[1], seed.shape[2])
 
 
-class _Run:
+class _Memory:
     """What a pass in chunks of time is given of its module's state, and leaves there."""
 
     __slots__ = ("call", "account", "sequential", "record")
@@ -243,24 +243,7 @@ def _compute(call: Call, named: Named, sizes: Sizes) -> list[Tensor]:
             if name in _NUMBER and not (forward and name == "y")}
     if forward and "h" in to:  # the states are kept, and the caller may change the outputs
         made["y"] = x.new_empty(sizes.of("y"))
-    account = find_account(call.layer.account)
-    plan = (account or _NOBODY).plan(_key(call, named, sizes))
-    run, sequential = None, False
-    if not x.is_cuda and call.number < 2 and plan.speculates[call.number]:
-        to_inputs = "of_below" in to or "of_x" in to or "of_h0" in to or "of_c0" in to
-        sequential = call.kind == "backward" and (call.layer.number < 0 or (to_inputs and _misses(named)))
-        run = _Run(call, account, sequential)
-    scratch = x.new_empty(plan.scratch[call.number], dtype=torch.uint8)
-    at = _native.addresses()
-    for group in (named, made):
-        for name, array in group.items():
-            number = _NUMBER.get(name)
-            if number is not None:
-                at[number] = array.data_ptr()
-    held = named, made, scratch  # an interrupted pass goes on with them
-    _tensors.call(_flops(call, sizes), x, lambda: (plan.run(call.number, at, scratch.data_ptr(), run and run.record), held))
-    if run is not None:
-        run.end(plan)
+    sequential = _tensors.call(_flops(call, sizes), x, lambda: _run(call, named, made, _key(call, named, sizes)))
     lengths = named.get("lengths")
     for name in to:
         to[name] = made[name] if name in made else \
@@ -269,6 +252,28 @@ def _compute(call: Call, named: Named, sizes: Sizes) -> list[Tensor]:
             last_rows(made["h" if name == "h_last" else "c"], lengths).clone() if name in ("h_last", "c_last") else \
             x.new_full((), float(sequential))  # marks, and what goes to that of the layer below
     return list(to.values())
+
+
+def _run(call: Call, named: Named, made: Named, key: Any) -> bool:
+    """Computes a pass from arrays to arrays, which belong to it, also behind an interrupt. Was a pass in chunks of time sequential?"""
+    x, account = named["x"], find_account(call.layer.account)
+    plan = (account or _NOBODY).plan(key)  # a new one may take seconds
+    memory, sequential = None, False
+    if not x.is_cuda and call.number < 2 and plan.speculates[call.number]:
+        to_inputs = any(name in call.results for name in ("of_below", "of_x", "of_h0", "of_c0"))
+        sequential = call.kind == "backward" and (call.layer.number < 0 or (to_inputs and _misses(named)))
+        memory = _Memory(call, account, sequential)
+    scratch = x.new_empty(plan.scratch[call.number], dtype=torch.uint8)
+    at = _native.addresses()
+    for group in (named, made):
+        for name, array in group.items():
+            number = _NUMBER.get(name)
+            if number is not None:
+                at[number] = array.data_ptr()
+    plan.run(call.number, at, scratch.data_ptr(), None if memory is None else memory.record)
+    if memory is not None:
+        memory.end(plan)
+    return sequential
 
 
 _NOBODY = Account()  # keeps plans of calls whose module is gone, or in another process

@@ -1,6 +1,6 @@
 """Recurrent layers and the affine scan for PyTorch, computed by the C library on the CPU or on a GPU.
 
-RNN, GRU and LSTM are torch.nn's classes with another forward and backward pass: constructors, parameters, state_dict, shapes and
+RNN, GRU and LSTM are torch.nn's layers with another forward and backward pass: constructors, parameters, state_dict, shapes and
 defaults are torch.nn's, packed sequences too, so that changing the import is enough. Any loss may follow; gradients go to inputs,
 initial states and weights.
 
@@ -346,8 +346,9 @@ class RNN(_Recurrent, torch.nn.RNNBase):
     only. report() says what passes did.
 
     Float32 or float64: on the CPU with torch.get_num_threads() threads, which do not change a bit; on a GPU, where the wheel has
-    CUDA, on the caller's stream. Under autocast inputs in lower precision are computed in float32. Refused, in a sentence: the
-    gradient of a gradient; tracing, scripting, export, vmap.
+    CUDA, on the caller's stream. Under autocast inputs in lower precision are computed in float32. From PyTorch 2.5 on second
+    derivatives, forward mode, torch.func, torch.compile(fullgraph=True) and torch.export hold; with an older one they are refused in
+    a sentence, as torch.jit is with any (docs/python.md, "Derivatives of any kind").
     """
 
     _cell = "rnn"
