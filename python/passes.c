@@ -32,6 +32,17 @@ static bppsa_layer_gradients gradients_of(void *const arrays[ARRAYS], bppsa_laye
                                  .record = record};
 }
 
+static bppsa_layer_tangents other_tangents_of(void *const arrays[ARRAYS]) {
+  return (bppsa_layer_tangents){.x = AT(e_x),
+                                .h0 = AT(e_h0),
+                                .c0 = AT(e_c0),
+                                .w_ih = AT(e_w_ih),
+                                .w_hh = AT(e_w_hh),
+                                .b_ih = AT(e_b_ih),
+                                .b_hh = AT(e_b_hh),
+                                .reset_state = AT(e_reset_state)};
+}
+
 static bppsa_layer_tangents tangents_of(void *const arrays[ARRAYS]) {
   return (bppsa_layer_tangents){.x = AT(d_x),
                                 .h0 = AT(d_h0),
@@ -41,6 +52,25 @@ static bppsa_layer_tangents tangents_of(void *const arrays[ARRAYS]) {
                                 .b_ih = AT(d_b_ih),
                                 .b_hh = AT(d_b_hh),
                                 .reset_state = AT(d_reset_state)};
+}
+
+/* Bytes of the states h, or c, and from one array of the scratch to the next. */
+static int64_t apart(const bppsa_layer_sizes *sizes) {
+  return (sizes->states + BPPSA_ALIGNMENT - 1) / BPPSA_ALIGNMENT * BPPSA_ALIGNMENT;
+}
+
+int64_t bppsa_python_third_bytes(const bppsa_layer_sizes *sizes, int64_t tangent, int64_t third) {
+  return 2 * apart(sizes) + (tangent > third ? tangent : third);
+}
+
+static bppsa_status compute_third(const bppsa_layer *layer, const bppsa_device *device, const bppsa_layer_inputs *inputs,
+                                  const bppsa_layer_tape *tape, void *const arrays[ARRAYS], char *scratch) {
+  bppsa_layer_sizes sizes;
+  bppsa_layer_bytes(layer, &sizes);
+  char *h = scratch, *c = AT(c) != NULL ? scratch + apart(&sizes) : NULL, *rest = scratch + 2 * apart(&sizes);
+  const bppsa_layer_direction one = {tangents_of(arrays), AT(d_h), AT(d_c)}, other = {other_tangents_of(arrays), h, c};
+  BPPSA_TRY(bppsa_layer_tangent(layer, device, inputs, tape, &other.tangents, h, c, rest));
+  return bppsa_layer_second_tangent(layer, device, inputs, tape, &one, &other, AT(e_h), AT(e_c), rest);
 }
 
 bppsa_status bppsa_python_compute(int kind, const bppsa_layer *layer, const bppsa_device *device, void *const arrays[ARRAYS],
@@ -74,6 +104,8 @@ bppsa_status bppsa_python_compute(int kind, const bppsa_layer *layer, const bpps
     return bppsa_layer_backward(layer, device, &inputs, &tape, &seed, &gradients, scratch);
   case BPPSA_PYTHON_TANGENT:
     return bppsa_layer_tangent(layer, device, &inputs, &tape, &tangents, AT(d_h), AT(d_c), scratch);
+  case BPPSA_PYTHON_THIRD:
+    return compute_third(layer, device, &inputs, &tape, arrays, scratch);
   default:
     return bppsa_layer_tangent_backward(layer, device, &inputs, &tape, &tangents, AT(d_h), AT(d_c), &seed, &along, &gradients,
                                         scratch);
@@ -97,11 +129,12 @@ struct bppsa_python_plan {
 static bppsa_status make_plan(const bppsa_recurrent_config *config, const bppsa_cell *cell, int64_t threads, int32_t gpu,
                               void *stream, bppsa_python_plan *plan) {
   bppsa_layer_sizes sizes;
-  int64_t tangent, second;
+  int64_t tangent, second, third;
   BPPSA_TRY(gpu < 0 ? bppsa_device_create("cpu", threads, &plan->device)
                     : bppsa_device_on_stream(gpu, stream, threads, &plan->device));
   BPPSA_TRY(bppsa_layer_create(config, cell, plan->device, &plan->layer));
   BPPSA_TRY(bppsa_layer_tangent_bytes(plan->layer, &tangent, &second));
+  BPPSA_TRY(bppsa_layer_second_tangent_bytes(plan->layer, &third));
   bppsa_layer_bytes(plan->layer, &sizes);
   const int64_t facts[BPPSA_PYTHON_PLAN_FACTS] = {sizes.states,
                                                   sizes.saved,
@@ -109,6 +142,7 @@ static bppsa_status make_plan(const bppsa_recurrent_config *config, const bppsa_
                                                   sizes.backward,
                                                   tangent,
                                                   second,
+                                                  bppsa_python_third_bytes(&sizes, tangent, third),
                                                   cell->pair ? 2 : 1,
                                                   bppsa_layer_forward_plan(plan->layer) != NULL,
                                                   bppsa_layer_backward_plan(plan->layer) != NULL};

@@ -19,10 +19,14 @@
                   with(of_b_ih, "G", 'r') with(of_b_hh, "G", 'r') with(of_reset_state, "S", 'r') with(d_x, "TBI", 'r')           \
                       with(d_h0, "BH", 'r') with(d_c0, "BH", 'r') with(d_w_ih, "GI", 'r') with(d_w_hh, "GH", 'r')                \
                           with(d_b_ih, "G", 'r') with(d_b_hh, "G", 'r') with(d_reset_state, "S", 'r') with(d_h, "NBH", 'r')      \
-                              with(d_c, "NBH", 'r') with(d_of_h, "NBH", 'r') with(d_of_c, "NBH", 'r') with(scratch, "Z", 'u')    \
-                                  with(of_y, "TBH", 'r') with(of_cells, "TBH", 'r') with(of_h_last, "BH", 'r')                   \
-                                      with(of_c_last, "BH", 'r') with(d_of_y, "TBH", 'r') with(d_of_cells, "TBH", 'r')           \
-                                          with(d_of_h_last, "BH", 'r') with(d_of_c_last, "BH", 'r') with(y, "TBH", 'r')
+                              with(d_c, "NBH", 'r') with(d_of_h, "NBH", 'r') with(d_of_c, "NBH", 'r') with(e_x, "TBI", 'r')      \
+                                  with(e_h0, "BH", 'r') with(e_c0, "BH", 'r') with(e_w_ih, "GI", 'r') with(e_w_hh, "GH", 'r')    \
+                                      with(e_b_ih, "G", 'r') with(e_b_hh, "G", 'r') with(e_reset_state, "S", 'r')                \
+                                          with(e_h, "NBH", 'r') with(e_c, "NBH", 'r') with(scratch, "Z", 'u')                    \
+                                              with(of_y, "TBH", 'r') with(of_cells, "TBH", 'r') with(of_h_last, "BH", 'r')       \
+                                                  with(of_c_last, "BH", 'r') with(d_of_y, "TBH", 'r')                            \
+                                                      with(d_of_cells, "TBH", 'r') with(d_of_h_last, "BH", 'r')                  \
+                                                          with(d_of_c_last, "BH", 'r') with(y, "TBH", 'r')
 
 #define BPPSA_PYTHON_NUMBER(name, shape, type) ARRAY_##name,
 enum { BPPSA_PYTHON_ARRAYS(BPPSA_PYTHON_NUMBER) ARRAYS };
@@ -33,12 +37,20 @@ const char *bppsa_python_arrays(void);
 /* forward: from x, weights, .. to h, c, saved. backward: from these and the gradients of_h and of_c to the other of_*.
  * tangent: from the arguments of backward without gradients, and tangents d_x, d_w_ih, .., to d_h and d_c (bppsa_layer_tangent).
  * second: from all these, d_h, d_c and the tangents d_of_h and d_of_c to the derivatives of what backward computes, as of_*
- * (bppsa_layer_tangent_backward).
+ * (bppsa_layer_tangent_backward). third: from the arguments of tangent, d_h, d_c and tangents e_x, e_w_ih, .. of a second direction
+ * to e_h and e_c, the derivative of d_h and d_c in that direction (bppsa_layer_second_tangent).
  *
  * of_h is the gradient of all rows of h, that of row 0 is not read. of_y, in its place, is that of rows 1 .. T alone, and
  * of_h_last that of each sample's last state, which is added; likewise of_cells and of_c_last, and their tangents d_of_*. y: where
  * forward writes rows 1 .. T of h a second time. */
-enum { BPPSA_PYTHON_FORWARD, BPPSA_PYTHON_BACKWARD, BPPSA_PYTHON_TANGENT, BPPSA_PYTHON_SECOND, BPPSA_PYTHON_KINDS };
+enum {
+  BPPSA_PYTHON_FORWARD,
+  BPPSA_PYTHON_BACKWARD,
+  BPPSA_PYTHON_TANGENT,
+  BPPSA_PYTHON_SECOND,
+  BPPSA_PYTHON_THIRD,
+  BPPSA_PYTHON_KINDS
+};
 
 /* What a pass is given besides arrays. Row 0 of h, in bytes. far_resets: the resets are in a GPU's memory. The records are those of
  * the tape and the gradients (recurrent/layer.h); NULL: none. */
@@ -49,6 +61,9 @@ typedef struct {
   bppsa_layer_backward_record *backward;
 } bppsa_python_extras;
 
+/* Bytes of scratch of the kind `third`, whose tangents in the second direction come first in it: of a layer with such sizes whose
+ * tangents take so many, and whose second tangents take `third`. */
+int64_t bppsa_python_third_bytes(const bppsa_layer_sizes *sizes, int64_t tangent, int64_t third);
 /* Computes a pass of that kind with arrays at their numbers; NULL: the call has no such array. Errors of recurrent/layer.h. */
 bppsa_status bppsa_python_compute(int kind, const bppsa_layer *layer, const bppsa_device *device, void *const arrays[ARRAYS],
                                   const bppsa_python_extras *extras, void *scratch);

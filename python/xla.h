@@ -22,10 +22,11 @@ bppsa_xla_error *bppsa_python_xla_forward(bppsa_xla_frame *frame);
 bppsa_xla_error *bppsa_python_xla_backward(bppsa_xla_frame *frame);
 bppsa_xla_error *bppsa_python_xla_tangent(bppsa_xla_frame *frame);
 bppsa_xla_error *bppsa_python_xla_second(bppsa_xla_frame *frame);
+bppsa_xla_error *bppsa_python_xla_third(bppsa_xla_frame *frame);
 
 /* What a layer needs. sizes: T, B, I, H. arguments: the bits as above. facts: bytes of `saved`, of the scratch of each handler in
  * the order above, and the parts of a state: 1, or 2 of a pair. Errors of bppsa_layer_create. */
-enum { BPPSA_PYTHON_XLA_FACTS = 6 };
+enum { BPPSA_PYTHON_XLA_FACTS = 7 };
 bppsa_status bppsa_python_xla_facts(const char *cell, const char *method, const char *forward, int relu, int f64, int64_t threads,
                                     const int64_t sizes[4], int64_t arguments, int64_t facts[BPPSA_PYTHON_XLA_FACTS]);
 /* Layers that are kept; for tests. */

@@ -58,6 +58,7 @@ bool bppsa_bench_put_point(json_t *object, const bppsa_bench_session *s) {
   if (s->point.kind->cell->relu) {
     ok = ok && bppsa_json_put_text(object, "nonlinearity", bppsa_nonlinearity_name(c->nonlinearity));
   }
+  ok = ok && (c->recompute == 0 || bppsa_json_put_integer(object, "recompute", c->recompute));
   ok = ok && (s->bench->asked->reset_rate == 0 || bppsa_json_put_real(object, "reset_rate", s->point.reset_rate));
   ok = ok && (s->cold.cache == 0 || (bppsa_json_put_integer(object, "cold_bytes", s->cold.bytes) &&
                                      bppsa_json_put_integer(object, "cold_copies", s->cold.copies)));

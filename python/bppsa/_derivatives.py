@@ -221,10 +221,27 @@ def _tangent_gradients(call: Call, named: Named, given: Named, wanted: Sequence[
 
 
 def _tangent_tangents(call: Call, named: Named, along: Named) -> Named:
-    if any(name in PARAMETERS for name in along):
-        raise NotImplementedError("bppsa.torch: forward-mode derivatives of forward-mode derivatives are refused, expected reverse "
-                                  "mode (torch.func.grad, vjp, jacrev) for one of the two")
-    return run("tangent", {**_inputs(named), **along}, _states(call), call.text)
+    """Of tangents of the states, which are linear in the direction and depend on the arguments."""
+    inputs = _inputs(named)
+    linear = {name: tangent for name, tangent in along.items() if name.startswith("d_")}
+    other = {f"e_{name}": tangent for name, tangent in along.items() if name in PARAMETERS}
+    found = run("tangent", {**inputs, **linear}, _states(call), call.text) if linear else {}
+    if other:
+        direction = {name: array for name, array in named.items() if name.startswith("d_")}
+        second = run("third", {**inputs, **direction, **other}, [name.replace("d_", "e_") for name in _states(call)], call.text)
+        found = {name: second[name.replace("d_", "e_")] + found.get(name, 0) for name in _states(call)}
+    return found
+
+
+def _third_gradients(call: Call, named: Named, given: Named, wanted: Sequence[str]) -> Named:
+    """Of derivatives of tangents along a second direction: of that direction, in which they are linear, the derivative of what backward
+    gives along the first one."""
+    if not all(name.startswith("e_") for name in wanted):
+        _third()
+    seeds = {{"e_h": "of_y", "e_c": "of_cells"}[name]: seed[1:] for name, seed in given.items()}
+    direction = {name: array for name, array in named.items() if name.startswith("d_")}
+    found = run("second", {**_inputs(named), **seeds, **direction}, [name.replace("e_", "of_", 1) for name in wanted], call.text)
+    return {name: found[name.replace("e_", "of_", 1)] for name in wanted}
 
 
 def _third(*_: Any) -> Any:
@@ -232,8 +249,10 @@ def _third(*_: Any) -> Any:
                               "differentiated again")
 
 
-_GRADIENTS = {"forward": _forward_gradients, "backward": _backward_gradients, "tangent": _tangent_gradients, "second": _third}
-_TANGENTS = {"forward": _forward_tangents, "backward": _backward_tangents, "tangent": _tangent_tangents, "second": _third}
+_GRADIENTS = {"forward": _forward_gradients, "backward": _backward_gradients, "tangent": _tangent_gradients, "second": _third,
+              "third": _third_gradients}
+_TANGENTS = {"forward": _forward_tangents, "backward": _backward_tangents, "tangent": _tangent_tangents, "second": _third,
+             "third": _third}
 _FUNCTIONS = {kind: type(f"Layer{kind.capitalize()}", (_Pass,), {}) for kind in KINDS}
 FORWARD = _FUNCTIONS["forward"]
 

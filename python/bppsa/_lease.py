@@ -13,6 +13,7 @@ from torch import Tensor
 from . import _native, _tensors
 from ._edges import cannot, opaque
 from ._pool import Key, Pool, Tape
+from ._precision import widened
 from ._spans import WHOLE, Spans
 from ._tensors import GATES, Marks, Refuse as _Refuse, address as _address, call as _call, checked as _checked, dense as _dense
 from ._tensors import growth as _growth, place as _place
@@ -201,7 +202,7 @@ def _zeros(tensor: Tensor) -> Tensor:
 def _find_weights(module: Any, x: Tensor, number: int) -> _Weights:
     """The weights of one direction of one layer, kept for its next passes if they are the module's own parameters."""
     names = module._names[number]
-    tensors = [_checked(f"bppsa.torch.{type(module).__name__}: {name}", getattr(module, name), x) for name in names]
+    tensors = [_checked(f"bppsa.torch.{type(module).__name__}: {name}", widened(getattr(module, name)), x) for name in names]
     rows = GATES[module._cell] * module.hidden_size
     for name, tensor, shape in zip(names, tensors, ((rows, x.shape[2]), (rows, module.hidden_size), (rows,), (rows,))):
         if tensor.shape != shape:

@@ -385,10 +385,10 @@ class Plan:
         numbers = sizes(*shape, relu, f64, *has, input_gradients, threads, *speculation[:2])
         _check(_plan_create(_word(cell), _word(method), _word(forward), numbers, speculation[2], gpu, stream,
                             ctypes.byref(self._handle)))
-        facts = sizes(*[0] * 9)
+        facts = sizes(*[0] * 10)
         _plan_facts(self._handle, facts)
-        self.scratch: list[int] = facts[2:6]  # bytes, of each kind of pass
-        self.speculates = [bool(fact) for fact in facts[7:9]]  # forward and backward passes: in chunks of time?
+        self.scratch: list[int] = facts[2:7]  # bytes, of each kind of pass
+        self.speculates = [bool(fact) for fact in facts[8:10]]  # forward and backward passes: in chunks of time?
 
     def run(self, kind: int, at: Any, scratch: int, record: Record | None = None) -> None:
         """Computes a pass with arrays at these addresses (addresses), which it reads and writes during the call alone, on a GPU
@@ -407,8 +407,8 @@ def xla_handler(name: str) -> Any:
 
 def xla_facts(cell: str, method: str, forward: str, relu: bool, f64: bool, threads: int, shape: Sequence[int],
               arguments: int) -> tuple[int, ...]:
-    """Of a layer of shape T, B, I, H: bytes of `saved`, of the scratch of forward, backward, tangent and second, and the parts of
-    a state, 1 or 2."""
-    facts = sizes(*[0] * 6)
+    """Of a layer of shape T, B, I, H: bytes of `saved`, of the scratch of forward, backward, tangent, second and third, and the
+    parts of a state, 1 or 2."""
+    facts = sizes(*[0] * 7)
     _check(_xla_facts(_word(cell), _word(method), _word(forward), relu, f64, threads, sizes(*shape), arguments, facts))
     return tuple(facts)

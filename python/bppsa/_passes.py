@@ -1,11 +1,12 @@
 """Stateless passes of a recurrent layer between tensors: which arrays a pass has, how large they are, and the call of the library.
 
-A pass is one of four kinds (python/passes.h):
+A pass is one of five kinds (python/passes.h):
 
     forward    (x, weights, ..) -> y, h_last, .. and the tape h, c, saved   what a layer computes, and what its backward pass reads
     backward   (x, weights, .., tape, of_y, ..) -> of_x, of_w_ih, ..        the gradients
     tangent    (x, weights, .., tape, d_x, ..) -> d_h, d_c                  the derivative of the states along a direction
     second     all of these -> of_x, ..                                     the derivative of the gradients along a direction
+    third      (x, .., tape, d_x, .., d_h, d_c, e_x, ..) -> e_h, e_c        the derivative of d_h, d_c along another direction
 
 Its arrays have names. Nothing but tensors goes from one pass to another: a backward pass may run never, twice, or in another thread.
 What passes in chunks of time remember is the account of a module (_pool.py), which a call names by a number.
@@ -22,7 +23,7 @@ from . import _native, _tensors
 from ._pool import Account, find_account
 from ._spans import Spans
 
-KINDS = ("forward", "backward", "tangent", "second")
+KINDS = ("forward", "backward", "tangent", "second", "third")
 PARAMETERS = ("x", "h0", "c0", "w_ih", "w_hh", "b_ih", "b_hh", "reset_state")  # with respect to which a layer has derivatives
 TAPE = ("h", "c", "saved")
 Named = Dict[str, Tensor]

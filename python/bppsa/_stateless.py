@@ -12,6 +12,7 @@ from . import _native
 from ._derivatives import FORWARD, dispatch, transforms
 from ._edges import cannot
 from ._passes import call_of, results_of
+from ._precision import widened
 from ._spans import Spans
 from ._tensors import GATES, Marks, checked
 
@@ -41,7 +42,7 @@ def _weights(module: Any, x: Tensor, number: int) -> list[Tensor]:
     for name, shape in zip(names, shapes):
         tensor = getattr(module, name)
         if type(tensor) is not torch.nn.Parameter or tensor.dtype is not x.dtype or tensor.device != x.device:
-            tensor = checked(f"bppsa.torch.{type(module).__name__}: {name}", tensor, x)
+            tensor = checked(f"bppsa.torch.{type(module).__name__}: {name}", widened(tensor), x)
         if tensor.shape != shape:
             raise ValueError(f"bppsa.torch.{type(module).__name__}: {name} is {list(tensor.shape)}, expected {list(shape)}")
         found.append(tensor)

@@ -19,6 +19,7 @@ from ._arrays import plain
 from ._edges import cannot
 from ._graph import network
 from ._pool import Pool
+from ._precision import in_float32, is_lower, widened
 from ._spans import WHOLE, Parts, Spans, check_resets, packed_spans, stretches
 from ._table import Flops, flops
 from ._tensor_scan import scan
@@ -163,7 +164,7 @@ class _Recurrent:
         name, shape = f"bppsa.torch.{type(self).__name__}: reset_state", (len(self._names), (1 + self._pair) * self.hidden_size)
         if states.shape != shape:
             raise ValueError(f"{name} is {list(states.shape)}, expected {list(shape)}")
-        return _checked(name, states, x)[number]
+        return _checked(name, widened(states), x)[number]
 
     def _run(self, x: Tensor, spans: Spans, first: _State | None, number: int, marks: Marks, cells: bool) -> tuple[_State, _State]:
         """h_1 .. h_T [T,B,H], with cells c_1 .. c_T too, and the last state of one direction of one layer, in the order in which it
@@ -302,6 +303,8 @@ class _Recurrent:
         cells = bool(plain(return_cells))
         if cells and not self._pair:
             raise ValueError(f"{name}: return_cells is True, expected False: only the state of an LSTM has c")
+        if is_lower(input):
+            return in_float32(name, self._parameters.items(), self.forward, input, hx, resets, cells)
         if isinstance(input, PackedSequence):
             return self._packed(input, hx, resets, cells)
         if input.layout is not torch.strided or input.is_nested:
@@ -346,9 +349,10 @@ class RNN(_Recurrent, torch.nn.RNNBase):
     only. report() says what passes did.
 
     Float32 or float64: on the CPU with torch.get_num_threads() threads, which do not change a bit; on a GPU, where the wheel has
-    CUDA, on the caller's stream. Under autocast inputs in lower precision are computed in float32. From PyTorch 2.5 on second
-    derivatives, forward mode, torch.func, torch.compile(fullgraph=True) and torch.export hold; with an older one they are refused in
-    a sentence, as torch.jit is with any (docs/python.md, "Derivatives of any kind").
+    CUDA, on the caller's stream. Layers after .bfloat16() or .half(), and inputs in these types under autocast, are computed in
+    float32; results have the input's type, and every gradient that of its tensor. From PyTorch 2.5 on second derivatives, forward
+    mode, torch.func, torch.compile(fullgraph=True) and torch.export hold; with an older one they are refused in a sentence, as
+    torch.jit is with any (docs/python.md, "Derivatives of any kind").
     """
 
     _cell = "rnn"

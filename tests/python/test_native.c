@@ -101,7 +101,7 @@ static void make_plan(const pass *p, const bppsa_device *where, passes *made) {
                                             bppsa_device_get_stream(where), &made->plan),
                    BPPSA_OK);
   bppsa_python_plan_facts(made->plan, facts);
-  assert_int_equal(facts[6], p->gates == 4 ? 2 : 1);
+  assert_int_equal(facts[7], p->gates == 4 ? 2 : 1);
   assert_int_equal(facts[1] > 0, bppsa_python_cell_saved(p->cell) > 0);
   made->h = zeros_on(where, facts[0]);
   made->c = p->gates == 4 ? zeros_on(where, facts[0]) : NULL;
