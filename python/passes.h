@@ -76,8 +76,9 @@ int64_t bppsa_python_cell_saved(const char *cell);
 /* A layer for one configuration and shape on one device, which never changes: any number of threads may compute with it. */
 typedef struct bppsa_python_plan bppsa_python_plan;
 
-/* cell, method, forward, gpu, stream: as bppsa_python_layer_create (python/native.h). numbers: in the order of the enum. tolerance: of the method
- * "speculative"; it, chunks and warm_up: 0, -1 and -1 leave them open. ERR_ARGUMENT: no such cell; errors of bppsa_layer_create. */
+/* cell, method, forward, gpu, stream: as bppsa_python_layer_create (python/native.h). numbers: in the order of the enum.
+ * tolerance: of the method "speculative"; it, chunks and warm_up: 0, -1 and -1 leave them open. ERR_ARGUMENT: no such cell;
+ * errors of bppsa_layer_create. */
 enum {
   BPPSA_PYTHON_STEPS,
   BPPSA_PYTHON_BATCH,

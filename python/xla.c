@@ -352,8 +352,8 @@ static void add_first(const call *c, int to, int from) {
   }
 }
 
-/* Row 0 of an array that is added to another one: h and c begin with h0 and c0. NONE: none; the state in front of the first step has
- * no second derivative. */
+/* Row 0 of an array that is added to another one: h and c begin with h0 and c0. NONE: none; the state in front of the first
+ * step has no second derivative. */
 enum { NONE = ARRAYS };
 static const struct {
   int to, from;

@@ -2,7 +2,8 @@
  * buffers; a layer (recurrent/layer.h) is kept for each configuration and shape that was used lately.
  *
  * Attributes of every handler: `cell`, `method` and `forward` (texts, as bppsa_python_layer_create has them), `relu` and `threads`
- * (int64), and `arguments` and `results`: int64, in which bit k stands for the array BPPSA_PYTHON_ARRAYS (python/passes.h) names at k. The arguments are
+ * (int64), and `arguments` and `results`: int64, in which bit k stands for the array that BPPSA_PYTHON_ARRAYS
+ * (python/passes.h) names at k. The arguments are
  * the arrays whose bits are set, in the order of the list, and so are the results. Reals are all float32 or all float64.
  *
  * Every array but `scratch` may have one axis more in front, E: then the call is E passes, the k-th of which takes the k-th part of

@@ -1,11 +1,11 @@
-"""The passes of a recurrent layer (_passes.py) as functions and operators of PyTorch, with their derivatives, what vmap does to them,
-and their shapes.
+"""The passes of a recurrent layer (_passes.py) as functions and operators of PyTorch, with their derivatives, what vmap does to
+them, and their shapes.
 
 Functions of torch.autograd are what a layer calls with numbers, and under torch.func: these know forward and backward derivatives.
 Operators, bppsa::forward and so on, are what torch.compile and torch.export record; each is differentiated by its function.
 
-The tape of a pass is a function of the pass's arguments. What reads it has a derivative in these arguments, through the tape too, and
-gives the tape's arrays none.
+The tape of a pass is a function of the pass's arguments. What reads it has a derivative in these arguments, through the tape
+too, and gives the tape's arrays none.
 """
 from __future__ import annotations
 
@@ -103,7 +103,8 @@ _KEPT = (*TAPE, "d_h", "d_c")  # results that are read again
 
 
 def _saved_of(ctx: Any) -> Named:
-    """The arrays of a pass and what it kept, by their names: those that derivatives go to, where the gradients' graph is recorded."""
+    """The arrays of a pass and what it kept, by their names: those that derivatives go to, where the graph of gradients is
+    recorded."""
     call, saved = ctx.call, list(ctx.saved_tensors)
     names = [*call.arguments, *[name for name in call.results if name in _KEPT]]
     if ctx.shapes is None:
@@ -199,8 +200,8 @@ def _backward_tangents(call: Call, named: Named, along: Named) -> Named:
 
 
 def _tangent_gradients(call: Call, named: Named, given: Named, wanted: Sequence[str]) -> Named:
-    """Of tangents of the states: of the direction, in which they are linear, what backward gives; of the arguments the derivative of
-    that along the direction. Row 0 of the states is h_0."""
+    """Of tangents of the states: of the direction, in which they are linear, what backward gives; of the arguments the derivative
+    of that along the direction. Row 0 of the states is h_0."""
     inputs, names = _inputs(named), {"d_h": ("of_y", "d_h0"), "d_c": ("of_cells", "d_c0")}
     seeds = {names[name][0]: seed[1:] for name, seed in given.items()}
     direction = {name: array for name, array in named.items() if name.startswith("d_") and name not in ("d_h", "d_c")}
@@ -234,8 +235,8 @@ def _tangent_tangents(call: Call, named: Named, along: Named) -> Named:
 
 
 def _third_gradients(call: Call, named: Named, given: Named, wanted: Sequence[str]) -> Named:
-    """Of derivatives of tangents along a second direction: of that direction, in which they are linear, the derivative of what backward
-    gives along the first one."""
+    """Of derivatives of tangents along a second direction: of that direction, in which they are linear, the derivative of what
+    backward gives along the first one."""
     if not all(name.startswith("e_") for name in wanted):
         _third()
     seeds = {{"e_h": "of_y", "e_c": "of_cells"}[name]: seed[1:] for name, seed in given.items()}
@@ -245,8 +246,8 @@ def _third_gradients(call: Call, named: Named, given: Named, wanted: Sequence[st
 
 
 def _third(*_: Any) -> Any:
-    raise NotImplementedError("bppsa.torch: third derivatives are refused, expected a layer of torch.nn where a second derivative is "
-                              "differentiated again")
+    raise NotImplementedError("bppsa.torch: third derivatives are refused, expected a layer of torch.nn where a second derivative "
+                              "is differentiated again")
 
 
 _GRADIENTS = {"forward": _forward_gradients, "backward": _backward_gradients, "tangent": _tangent_gradients, "second": _third,
@@ -274,7 +275,8 @@ def _map(count: int, axes: Sequence[int | None], call: Call, arrays: _Tensors) -
     samples; otherwise the passes follow each other."""
     layer = call.layer.without_state()  # members of a vmap are no passes of the module
     named = list(zip(call.arguments, arrays, axes))
-    if all("B" in SHAPES[name] for name, _, axis in named if axis is not None) and all("B" in SHAPES[name] for name in call.results):
+    mapped = [name for name, _, axis in named if axis is not None]
+    if all("B" in SHAPES[name] for name in (*mapped, *call.results)):
         folded = {name: _fold(name, array, axis, count) for name, array, axis in named}
         found = run(call.kind, folded, call.results, layer.text())
         places = [SHAPES[name].index("B") for name in call.results]

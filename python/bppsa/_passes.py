@@ -8,13 +8,13 @@ A pass is one of five kinds (python/passes.h):
     second     all of these -> of_x, ..                                     the derivative of the gradients along a direction
     third      (x, .., tape, d_x, .., d_h, d_c, e_x, ..) -> e_h, e_c        the derivative of d_h, d_c along another direction
 
-Its arrays have names. Nothing but tensors goes from one pass to another: a backward pass may run never, twice, or in another thread.
-What passes in chunks of time remember is the account of a module (_pool.py), which a call names by a number.
+Its arrays have names. Nothing but tensors goes from one pass to another: a backward pass may run never, twice, or in another
+thread. What passes in chunks of time remember is the account of a module (_pool.py), which a call names by a number.
 """
 from __future__ import annotations
 
 import functools
-from typing import Any, Dict, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, NamedTuple, Sequence
 
 import torch
 from torch import Tensor
@@ -65,7 +65,11 @@ def layer_of(text: str) -> Layer:
     parts = text.split("|")
     try:
         cell, relu, scan, forward, chunks, warm_up, tolerance, account, number = parts
+        if cell not in _tensors.GATES:
+            raise _native.RequestError(f"bppsa.torch: layer {text!r}: no cell {cell!r}, expected {', '.join(_tensors.GATES)}")
         return Layer(cell, relu == "True", scan, forward, int(chunks), int(warm_up), float(tolerance), account, int(number))
+    except _native.RequestError:
+        raise
     except ValueError as reason:
         raise _native.RequestError(f"bppsa.torch: layer {text!r}, expected {len(Layer._fields)} parts with '|' between them: "
                                    f"{', '.join(Layer._fields)}") from reason
@@ -105,9 +109,9 @@ class Sizes:
             raise _native.RequestError(f"bppsa.torch: {call.kind}: expected x [T, B, I], w_ih [G H, I] and w_hh [G H, H]")
         self.steps, self.batch, self.width = x.shape
         self.hidden = w_hh.shape[1]
-        self.rows = _tensors.GATES.get(call.layer.cell, 0) * self.hidden
+        self.rows = _tensors.GATES[call.layer.cell] * self.hidden
         self.letters = {"T": self.steps, "N": self.steps + 1, "B": self.batch, "I": self.width, "H": self.hidden, "G": self.rows,
-                        "S": (2 if call.pair else 1) * self.hidden, "K": _SAVED.get(call.layer.cell, 0) * self.hidden}
+                        "S": (2 if call.pair else 1) * self.hidden, "K": _SAVED[call.layer.cell] * self.hidden}
 
     def of(self, name: str) -> tuple[Any, ...]:
         letters = self.letters
@@ -223,6 +227,9 @@ def _flops(call: Call, sizes: Sizes) -> float:
 
 def compute(call: Call, arrays: Sequence[Tensor]) -> list[Tensor]:
     """Computes a pass with numbers: its results, which are new tensors. RequestError: an array is not what it is to be."""
+    if len(arrays) != len(call.arguments):
+        raise _native.RequestError(f"bppsa.torch: {call.kind}: {len(arrays)} arrays, expected {len(call.arguments)}: "
+                                   f"{' '.join(call.arguments)}")
     named = dict(zip(call.arguments, arrays))
     sizes = Sizes(call, named)
     x = named["x"]
@@ -256,7 +263,7 @@ def _compute(call: Call, named: Named, sizes: Sizes) -> list[Tensor]:
 
 
 def _run(call: Call, named: Named, made: Named, key: Any) -> bool:
-    """Computes a pass from arrays to arrays, which belong to it, also behind an interrupt. Was a pass in chunks of time sequential?"""
+    """Computes a pass from arrays to arrays, which are its own, behind an interrupt too. Was it sequential instead of in chunks?"""
     x, account = named["x"], find_account(call.layer.account)
     plan = (account or _NOBODY).plan(key)  # a new one may take seconds
     memory, sequential = None, False

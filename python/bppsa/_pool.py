@@ -56,8 +56,8 @@ class Idle:
 
 class Account:
     """What the passes of one module in chunks of time did, and what the next ones have to know: the state of each direction of
-    each layer, by its number, of backward passes (states) and of forward passes (pauses). It outlives the module where a graph does.
-    It also keeps the plans of latest passes. handle: a text by which calls find it, in this process alone."""
+    each layer, by its number, of backward passes (states) and of forward passes (pauses). It also keeps the plans of
+    latest passes. handle: a text by which calls find it, in this process alone."""
 
     def __init__(self, states: Mapping[int, _native.State] | None = None) -> None:
         self.states: dict[int, _native.State] = dict(states or {})

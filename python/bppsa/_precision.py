@@ -48,7 +48,8 @@ def in_float32(name: str, parameters: Any, call: Callable[..., Any], input: Tens
         for part in hx if isinstance(hx, (tuple, list)) else (hx,):
             if isinstance(part, Tensor) and part.dtype is not data.dtype:
                 raise TypeError(f"{name}: hx: {part.dtype}, expected {data.dtype} as the input, or torch.autocast")
-    input, hx = _each(lambda tensor: tensor.float(), input), _each(lambda tensor: tensor.float() if tensor.dtype in LOWER else tensor, hx)
+    input = _each(lambda tensor: tensor.float(), input)
+    hx = _each(lambda tensor: tensor.float() if tensor.dtype in LOWER else tensor, hx)
     if recording():  # weights in lower precision are then widened in any case
         return _each(lambda tensor: tensor.to(data.dtype), call(input, hx, *others))
     before, _HERE.widens = getattr(_HERE, "widens", False), True

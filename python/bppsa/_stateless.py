@@ -1,4 +1,5 @@
-"""Passes of bppsa.torch with today's PyTorch: no memory of a module's, no locks; derivatives of any kind, torch.compile, torch.export.
+"""Passes of bppsa.torch with today's PyTorch: no memory of a module's, no locks; derivatives of any kind, torch.compile,
+torch.export.
 """
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ __all__ = ["opaque", "run"]
 
 
 def opaque(what: Callable[[tuple[Any, ...]], str]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Makes a function of a layer's that says in a sentence that torch.jit.trace cannot look into it. All others may. what: names the
-    layer, from the arguments."""
+    """Makes a function of a layer's that says in a sentence that torch.jit.trace cannot look into it. All others may. what: names
+    the layer, from the arguments."""
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -80,7 +81,8 @@ def run(module: Any, x: Tensor, spans: Spans, first: Any, number: int, marks: Ma
         mapped = transforms()
         recorded = mapped or (torch.is_grad_enabled() and any([tensor.requires_grad for tensor in named.values()]))
     # Layers below the last one learn whether the loss misses a step of those above them.
-    mark = recorded and not mapped and number // module._directions + 1 < module.num_layers and module.scan in ("auto", "speculative")
+    below_another = number // module._directions + 1 < module.num_layers
+    mark = recorded and not mapped and below_another and module.scan in ("auto", "speculative")
     if marks.below is not None and recorded:
         named["below"] = marks.below
     text = _text(module, *(("", -1) if mapped else (module._pool.account.handle, number)))

@@ -98,8 +98,8 @@ def address(tensor: Tensor | None) -> int | None:
 
 
 class Marks:
-    """The marks (outputs without a value, whose gradients say whether the loss misses a step) of the passes of the present layer, and
-    one for all those of the layer below."""
+    """The marks (outputs without a value, whose gradients say whether the loss misses a step) of the passes of the present layer,
+    and one for all those of the layer below."""
 
     __slots__ = ("here", "below")
 

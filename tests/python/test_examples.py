@@ -25,8 +25,8 @@ class Examples(unittest.TestCase):
             return done.stdout, os.listdir(folder)
 
     def test_every_example_is_here(self):
-        self.assertEqual(sorted(os.listdir(EXAMPLES)), ["audio_gru.py", "fisher_vector.py", "gradient_penalty.py", "pruned_flops.py",
-                                                        "recurrent_ppo.py", "state_space.py"])
+        self.assertEqual(sorted(os.listdir(EXAMPLES)), ["audio_gru.py", "fisher_vector.py", "gradient_penalty.py",
+                                                        "pruned_flops.py", "recurrent_ppo.py", "state_space.py"])
 
     def test_the_first_one_of_the_page_is_short(self):
         """tests/docs runs it."""
@@ -68,8 +68,8 @@ class Examples(unittest.TestCase):
     def test_gradient_penalty(self):
         """With the penalty the answer's slope is smaller. An older PyTorch is refused in a line."""
         if not MODERN:
-            done = subprocess.run([sys.executable, os.path.join(EXAMPLES, "gradient_penalty.py")], stderr=subprocess.PIPE, text=True,
-                                  check=False)
+            done = subprocess.run([sys.executable, os.path.join(EXAMPLES, "gradient_penalty.py")], stderr=subprocess.PIPE,
+                                  text=True, check=False)
             self.assertEqual((done.returncode, done.stderr.count("\n")), (1, 1), done.stderr)
             self.assertIn("expected 2.5 or newer", done.stderr)
             return

@@ -275,7 +275,8 @@ class Saved(Passes):
                 setattr(layer, name, torch.nn.Parameter(torch.zeros_like(getattr(layer, name))))
             gc.collect()
             if not MODERN:
-                self.assertEqual([*(weight().data_ptr() for weight in weights), None], held[0][3])  # None: no reset state is learned
+                # None: no reset state is learned
+                self.assertEqual([*(weight().data_ptr() for weight in weights), None], held[0][3])
             self.assertTrue(set(addresses) < set(held[0][1] if MODERN else held[0][3]))
             taken = [torch.zeros_like(weight) for weight in layer.parameters() for _ in range(64)]
             self.assertTrue(set(addresses).isdisjoint(other.data_ptr() for other in taken))  # the pass has them yet

@@ -1,5 +1,6 @@
 """bppsa.torch with a PyTorch that has stateless passes (2.5 or newer): second derivatives, torch.func, forward mode, torch.compile,
-torch.export, operators, threads, memory. Against torch.nn's plain autograd in float64. BPPSA_TEST_FULL: 300 random layers each."""
+torch.export, operators, threads, memory. Against torch.nn's plain autograd in float64. At full length (BPPSA_TEST_LENGTH=full)
+300 random layers each."""
 import copy
 import gc
 import itertools
@@ -20,7 +21,7 @@ if has("torch"):
     from bppsa import _native
     from bppsa._tensors import MODERN
 
-FULL = bool(os.environ.get("BPPSA_TEST_FULL"))
+FULL = os.environ.get("BPPSA_TEST_LENGTH") == "full"
 CELLS = ("RNN", "GRU", "LSTM")
 CLOSE = 1e-12
 
@@ -98,7 +99,7 @@ class Modern(unittest.TestCase):
 class Derivatives(Modern):
     def test_random_layers(self):
         """Gradients of gradients, forward mode and Hessian-vector products."""
-        for seed in range(300 if FULL else 40):
+        for seed in range(300 if FULL else 20):
             case, found = Random(seed), []
             inputs = [case.x, *case.states]
             along = [real(*tensor.shape) for tensor in inputs]
@@ -424,7 +425,8 @@ class Recorded(Modern):
                 "'weights' is no array of a pass": lambda: call([x, w_ih], "x weights"),
                 "3 arrays, expected 2": lambda: call([x, w_ih, w_hh], "x w_ih"),
                 "layer 'gru', expected 9 parts": lambda: call([x, w_ih, w_hh], "x w_ih w_hh", "y", "gru"),
-                "unknown recurrent cell|no cell": lambda: call([x, w_ih, w_hh], "x w_ih w_hh", "y", text.replace("gru", "gry"))}.items():
+                "no cell 'gry', expected rnn, gru, lstm":
+                    lambda: call([x, w_ih, w_hh], "x w_ih w_hh", "y", text.replace("gru", "gry"))}.items():
             with self.assertRaisesRegex(bppsa.RequestError, sentence):
                 function()
 
@@ -476,7 +478,7 @@ class Long(Modern):
         calls = [lambda: layer(x), lambda: total(x).backward(), penalty, lambda: torch.func.grad(total)(x),
                  lambda: torch.func.jvp(total, (x,), (x,)), lambda: torch.func.vmap(total)(x.expand(3, 6, 2, 2)),
                  lambda: torch.func.vmap(torch.func.grad(total))(x.expand(2, 6, 2, 2))]
-        count = 10000 if FULL else 600
+        count = 5000 if FULL else 300
         for number in range(2 * count):
             choose.choice(calls)()
             layer.zero_grad()
