@@ -6,7 +6,8 @@
 The library's passes return at once. A forward and a backward pass of a layer at T = 1000, B = 16, H = 20 then take what Python,
 autograd and the allocation of results take. Beside it an empty operator of the same signature takes turns: it takes the same
 arrays, allocates the same results, has the same autograd function with the same saved tensors, and does nothing else. Times are
-processor time of the thread, medians of the rounds. First the layer's results are compared with torch.nn's. Exits 1 where they differ.
+processor time of the thread, medians of the rounds. First the layer's results are compared with torch.nn's; it exits 1 where they
+differ.
 """
 import argparse
 import statistics

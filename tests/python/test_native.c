@@ -537,8 +537,8 @@ static void read_account(const bppsa_python_account *account, double numbers[BPP
 /* An account counts passes in chunks alone; a state's pause makes the next pass BP, and then one less is to come. */
 static void test_accounts(void **state) {
   (void)state;
-  const pass planned[] = {{"gru", "speculative", 3, BPPSA_F64, true, true, false},
-                          {"gru", "bp", 3, BPPSA_F64, true, true, false}};
+  const pass planned[] = {{"gru", "speculative", 3, BPPSA_F64, true, true, false, false},
+                          {"gru", "bp", 3, BPPSA_F64, true, true, false, false}};
   bppsa_python_account *account = bppsa_calloc(1, (size_t)bppsa_python_account_bytes());
   double numbers[BPPSA_PYTHON_NUMBERS] = {-1}, *values[ALL];
   bppsa_device *host = cpu_device(1);
