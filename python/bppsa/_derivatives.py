@@ -320,8 +320,8 @@ def _shapes(call: Call, arrays: _Tensors) -> list[Tensor]:
     return [arrays[call.arguments.index("x")].new_empty(sizes.of(name)) for name in call.results]
 
 
-def _within() -> NotImplementedError:
-    """What torch.compile would record of a transform has been seen to be wrong."""
+def within() -> NotImplementedError:
+    """Operators have no rules for transforms: those of a layer are its functions'."""
     return NotImplementedError("bppsa.torch: a transform of torch.func within torch.compile or around an operator is refused, "
                                "expected the transform without torch.compile, of a layer")
 
@@ -337,11 +337,11 @@ def _define(kind: str) -> None:
 
     def differentiated(arrays: list[Tensor], arguments: str, results: str, layer: str) -> list[Tensor]:
         if torch._C._are_functorch_transforms_active():
-            raise _within()
+            raise within()
         return list(function.apply(call_of(kind, arguments, results, layer), *arrays))
 
     def mapped(info: Any, in_dims: Any, arrays: list[Tensor], arguments: str, results: str, layer: str) -> Any:
-        raise _within()
+        raise within()
 
     _library.define(kind + _SCHEMA, tags=(torch.Tag.pt2_compliant_tag,))
     for key in ("CPU", "CUDA"):

@@ -225,6 +225,7 @@ def _flops(call: Call, sizes: Sizes) -> float:
         call.layer.scan, sizes.hidden)
 
 
+@torch.compiler.disable  # the library writes to addresses, of which a graph of torch.compile knows nothing
 def compute(call: Call, arrays: Sequence[Tensor]) -> list[Tensor]:
     """Computes a pass with numbers: its results, which are new tensors. RequestError: an array is not what it is to be."""
     if len(arrays) != len(call.arguments):

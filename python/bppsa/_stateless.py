@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from . import _native
-from ._derivatives import FORWARD, dispatch, transforms
+from ._derivatives import FORWARD, dispatch, transforms, within
 from ._edges import cannot
 from ._passes import call_of, results_of
 from ._precision import widened
@@ -53,6 +53,12 @@ def _weights(module: Any, x: Tensor, number: int) -> list[Tensor]:
 _OPEN = "|".join(map(str, _native.OPEN))
 
 
+@torch.compiler.assume_constant_result
+def _within_transform() -> bool:
+    """Does torch.compile record a part of what torch.func transforms?"""
+    return torch._C._are_functorch_transforms_active()
+
+
 def _text(module: Any, account: str, number: int) -> str:
     """Layer.text of a module's layer. torch.compile takes texts for constants, and numbers not always."""
     speculation = "|".join(map(str, module._numbers())) if module.scan == "speculative" else _OPEN
@@ -77,6 +83,8 @@ def run(module: Any, x: Tensor, spans: Spans, first: Any, number: int, marks: Ma
         named["lengths"] = spans.lengths
     compiling, mapped = torch.compiler.is_compiling(), False
     recorded = compiling and torch.is_grad_enabled()
+    if compiling and _within_transform():
+        raise within()
     if not compiling:
         mapped = transforms()
         recorded = mapped or (torch.is_grad_enabled() and any([tensor.requires_grad for tensor in named.values()]))
