@@ -14,6 +14,7 @@
 #include "core/compute/blas.h"
 #include "core/compute/memory.h"
 #include "networks/network_kinds.h"
+#include "python/account.h"
 #include "recurrent/recurrent.h"
 #include "scan/scan.h"
 
@@ -456,18 +457,6 @@ bppsa_status bppsa_python_layer_set_state(bppsa_python_layer *layer, const int64
   return bppsa_backward_state_set(layer->model, &given);
 }
 
-struct bppsa_python_account {
-  bppsa_forward_stats forward;
-  bppsa_backward_stats backward;
-  char plans[2][BPPSA_BACKWARD_TEXT]; /* "" while there is no pass */
-};
-
-_Static_assert(BPPSA_FORWARD_TEXT <= BPPSA_BACKWARD_TEXT, "an account's texts hold both plans");
-
-int64_t bppsa_python_account_bytes(void) {
-  return (int64_t)sizeof(bppsa_python_account);
-}
-
 bppsa_status bppsa_python_account_add(bppsa_python_account *account, bppsa_python_layer *layer, int backward) {
   bppsa_forward_stats forward_pass;
   bppsa_backward_stats backward_pass;
@@ -476,28 +465,10 @@ bppsa_status bppsa_python_account_add(bppsa_python_account *account, bppsa_pytho
   }
   if (backward) {
     BPPSA_TRY(bppsa_backward_stats_of(layer->model, &backward_pass));
-    bppsa_backward_stats_add(&account->backward, &backward_pass);
-    (void)bppsa_backward_plan_text(bppsa_backward_plan_of(layer->model), account->plans[1], sizeof account->plans[1]);
+    bppsa_python_account_add_backward(account, bppsa_backward_plan_of(layer->model), &backward_pass);
     return BPPSA_OK;
   }
   BPPSA_TRY(bppsa_forward_stats_of(layer->model, &forward_pass));
-  bppsa_forward_stats_add(&account->forward, &forward_pass);
-  (void)bppsa_forward_plan_text(bppsa_forward_plan_of(layer->model), account->plans[0], sizeof account->plans[0]);
+  bppsa_python_account_add_forward(account, bppsa_forward_plan_of(layer->model), &forward_pass);
   return BPPSA_OK;
-}
-
-const char *bppsa_python_account_read(const bppsa_python_account *account, int backward, double numbers[BPPSA_PYTHON_NUMBERS]) {
-  const bppsa_forward_stats *f = &account->forward;
-  const bppsa_backward_stats *b = &account->backward;
-  const double of_forward[BPPSA_PYTHON_NUMBERS] = {
-      f->speculated,     (double)f->passes, (double)f->path, (double)f->possible, f->work,
-      (double)f->rounds, (double)f->mended, f->gap,          (double)f->reseeded, (double)f->tails};
-  const double of_backward[BPPSA_PYTHON_NUMBERS] = {b->speculated, (double)b->passes, (double)b->path,   (double)b->possible,
-                                                    b->work,       (double)b->rounds, (double)b->mended, b->gap,
-                                                    b->given_up,   b->perturbation};
-  if (account->plans[backward][0] == '\0') {
-    return NULL;
-  }
-  memcpy(numbers, backward ? of_backward : of_forward, sizeof of_forward);
-  return account->plans[backward];
 }

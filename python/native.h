@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "core/base/status.h"
+#include "python/account.h"
 
 enum { BPPSA_PYTHON_WEIGHTS = 5 }; /* W_ih, W_hh, b_ih, b_hh, a learned reset state */
 
@@ -97,15 +98,7 @@ enum { BPPSA_PYTHON_STATE = 3 };
 bppsa_status bppsa_python_layer_get_state(bppsa_python_layer *layer, int64_t state[BPPSA_PYTHON_STATE]);
 bppsa_status bppsa_python_layer_set_state(bppsa_python_layer *layer, const int64_t state[BPPSA_PYTHON_STATE]);
 
-/* Sums of what passes of any layers did: memory of the caller's, for doubles, so many bytes, which begin as zeros. */
-typedef struct bppsa_python_account bppsa_python_account;
-int64_t bppsa_python_account_bytes(void);
 /* Adds the layer's latest forward or backward pass, if it was planned in chunks. On a GPU it waits for the pass; ERR_CUDA. */
 bppsa_status bppsa_python_account_add(bppsa_python_account *account, bppsa_python_layer *layer, int backward);
-/* The sums of bppsa_forward_stats: speculated, passes, path, possible, work, rounds, mended, gap, reseeded, tails; or those of
- * bppsa_backward_stats: the same up to gap, then given_up, perturbation. Returns the plan of the latest pass in words, which lives
- * as long as the account; NULL if there was none: numbers are then untouched. */
-enum { BPPSA_PYTHON_NUMBERS = 10 };
-const char *bppsa_python_account_read(const bppsa_python_account *account, int backward, double numbers[BPPSA_PYTHON_NUMBERS]);
 
 #endif

@@ -9,23 +9,17 @@
 
 #include "core/base/alloc.h"
 #include "networks/network_kinds.h"
+#include "python/passes.h"
 #include "python/xla_call.h"
 #include "recurrent/layer.h"
 
 /* ---- names, shapes and types of arrays ---- */
 
-#define NUMBER(name, shape, type) ARRAY_##name,
-enum { BPPSA_XLA_ARRAYS(NUMBER) ARRAYS };
 #define ROW(name, shape, type) {#name, shape, type},
 static const struct {
   const char *name, *shape;
   char type;
-} table[ARRAYS] = {BPPSA_XLA_ARRAYS(ROW)};
-
-#define TEXT(name, shape, type) #name ":" shape ":" #type " "
-const char *bppsa_python_xla_arrays(void) {
-  return BPPSA_XLA_ARRAYS(TEXT);
-}
+} table[ARRAYS] = {BPPSA_PYTHON_ARRAYS(ROW)};
 
 #define BIT(name) (INT64_C(1) << ARRAY_##name)
 
@@ -311,19 +305,11 @@ static void *part_of(const call *c, int which) {
   const bool shared = buffer->rank == (int64_t)strlen(table[which].shape);
   return (char *)buffer->data + (shared ? 0 : c->at * bppsa_xla_bytes(buffer, 1));
 }
-#define PART(name) part_of(c, ARRAY_##name)
-
-/* The same without row 0, of an array [T+1][B][H]. */
-static void *rows_of(const call *c, int which) {
-  char *part = part_of(c, which);
-  return part == NULL ? NULL : part + c->key.batch * c->key.hidden * (c->key.f64 ? 8 : 4);
-}
-#define ROWS(name) rows_of(c, ARRAY_##name)
 
 static const int64_t *lengths_of(const call *c) {
   const bppsa_xla_buffer *buffer = c->arrays[ARRAY_lengths];
   if (buffer == NULL || buffer->dtype == BPPSA_XLA_S64) {
-    return PART(lengths);
+    return part_of(c, ARRAY_lengths);
   }
   return c->lengths + (buffer->rank == 2 ? c->at * c->key.batch : 0);
 }
@@ -352,60 +338,6 @@ static bppsa_status find_scratch(call *c, int64_t bytes) {
 
 /* ---- passes ---- */
 
-static bppsa_layer_inputs inputs_of(const call *c) {
-  return (bppsa_layer_inputs){.x = PART(x),
-                              .h0 = PART(h0),
-                              .c0 = PART(c0),
-                              .w_ih = PART(w_ih),
-                              .w_hh = PART(w_hh),
-                              .b_ih = PART(b_ih),
-                              .b_hh = PART(b_hh),
-                              .reset_state = PART(reset_state),
-                              .lengths = lengths_of(c),
-                              .resets = PART(resets)};
-}
-
-static bppsa_layer_tape tape_of(const call *c) {
-  return (bppsa_layer_tape){.h = PART(h), .c = PART(c), .saved = PART(saved)};
-}
-
-static bppsa_layer_seed seed_of(const call *c) {
-  return (bppsa_layer_seed){.h = ROWS(of_h), .c = ROWS(of_c)};
-}
-
-static bppsa_layer_gradients gradients_of(const call *c) {
-  return (bppsa_layer_gradients){.x = PART(of_x),
-                                 .h0 = PART(of_h0),
-                                 .c0 = PART(of_c0),
-                                 .w_ih = PART(of_w_ih),
-                                 .w_hh = PART(of_w_hh),
-                                 .b_ih = PART(of_b_ih),
-                                 .b_hh = PART(of_b_hh),
-                                 .reset_state = PART(of_reset_state)};
-}
-
-static bppsa_layer_tangents tangents_of(const call *c) {
-  return (bppsa_layer_tangents){.x = PART(d_x),
-                                .h0 = PART(d_h0),
-                                .c0 = PART(d_c0),
-                                .w_ih = PART(d_w_ih),
-                                .w_hh = PART(d_w_hh),
-                                .b_ih = PART(d_b_ih),
-                                .b_hh = PART(d_b_hh),
-                                .reset_state = PART(d_reset_state)};
-}
-
-static bppsa_layer_tangents other_tangents_of(const call *c) {
-  return (bppsa_layer_tangents){.x = PART(e_x),
-                                .h0 = PART(e_h0),
-                                .c0 = PART(e_c0),
-                                .w_ih = PART(e_w_ih),
-                                .w_hh = PART(e_w_hh),
-                                .b_ih = PART(e_b_ih),
-                                .b_hh = PART(e_b_hh),
-                                .reset_state = PART(e_reset_state)};
-}
-
 /* Adds row 0 of the gradient `from` to the gradient `to` [B][H]. */
 static void add_first(const call *c, int to, int from) {
   void *sum = part_of(c, to);
@@ -420,84 +352,41 @@ static void add_first(const call *c, int to, int from) {
   }
 }
 
-/* A pass: computes member c->at with the layer, or, where e is NULL, one without steps or without samples, whose results are zeros
- * by now. */
-typedef bppsa_status (*pass_fn)(const entry *e, const call *c);
+/* Row 0 of an array that is added to another one: h and c begin with h0 and c0. NONE: none; the state in front of the first
+ * step has no second derivative. */
+enum { NONE = ARRAYS };
+static const struct {
+  int to, from;
+} firsts[BPPSA_PYTHON_KINDS][2] = {{{ARRAY_h, ARRAY_h0}, {ARRAY_c, ARRAY_c0}},
+                                   {{ARRAY_of_h0, ARRAY_of_h}, {ARRAY_of_c0, ARRAY_of_c}},
+                                   {{ARRAY_d_h, ARRAY_d_h0}, {ARRAY_d_c, ARRAY_d_c0}},
+                                   {{ARRAY_of_h0, ARRAY_d_of_h}, {ARRAY_of_c0, ARRAY_d_of_c}},
+                                   {{NONE, NONE}, {NONE, NONE}}};
 
-static bppsa_status forward(const entry *e, const call *c) {
-  const bppsa_layer_inputs inputs = inputs_of(c);
-  const bppsa_layer_tape tape = tape_of(c);
+/* Computes member c->at with the layer, or, where e is NULL, one without steps or without samples, whose results are zeros by
+ * now. */
+static bppsa_status run_pass(int kind, const entry *e, const call *c) {
   if (e != NULL) {
-    return bppsa_layer_forward(e->layer, e->device, &inputs, &tape, c->scratch);
+    const bppsa_python_extras extras = {.row = c->key.batch * c->key.hidden * (c->key.f64 ? 8 : 4)};
+    void *arrays[ARRAYS];
+    for (int k = 0; k < ARRAYS; ++k) {
+      arrays[k] = part_of(c, k);
+    }
+    arrays[ARRAY_lengths] = (void *)(uintptr_t)lengths_of(c);
+    BPPSA_TRY(bppsa_python_compute(kind, e->layer, e->device, arrays, &extras, c->scratch));
   }
-  add_first(c, ARRAY_h, ARRAY_h0);
-  add_first(c, ARRAY_c, ARRAY_c0);
+  const bool writes_first = kind == BPPSA_PYTHON_FORWARD || kind == BPPSA_PYTHON_TANGENT; /* a layer does that itself */
+  for (int i = 0; i < 2 && firsts[kind][i].to != NONE && (e == NULL || !writes_first); ++i) {
+    add_first(c, firsts[kind][i].to, firsts[kind][i].from);
+  }
   return BPPSA_OK;
-}
-
-static bppsa_status backward(const entry *e, const call *c) {
-  const bppsa_layer_inputs inputs = inputs_of(c);
-  const bppsa_layer_tape tape = tape_of(c);
-  const bppsa_layer_seed seed = seed_of(c);
-  const bppsa_layer_gradients gradients = gradients_of(c);
-  if (e != NULL) {
-    BPPSA_TRY(bppsa_layer_backward(e->layer, e->device, &inputs, &tape, &seed, &gradients, c->scratch));
-  }
-  add_first(c, ARRAY_of_h0, ARRAY_of_h);
-  add_first(c, ARRAY_of_c0, ARRAY_of_c);
-  return BPPSA_OK;
-}
-
-static bppsa_status tangent(const entry *e, const call *c) {
-  const bppsa_layer_inputs inputs = inputs_of(c);
-  const bppsa_layer_tape tape = tape_of(c);
-  const bppsa_layer_tangents tangents = tangents_of(c);
-  if (e != NULL) {
-    return bppsa_layer_tangent(e->layer, e->device, &inputs, &tape, &tangents, PART(d_h), PART(d_c), c->scratch);
-  }
-  add_first(c, ARRAY_d_h, ARRAY_d_h0);
-  add_first(c, ARRAY_d_c, ARRAY_d_c0);
-  return BPPSA_OK;
-}
-
-static bppsa_status second(const entry *e, const call *c) {
-  const bppsa_layer_inputs inputs = inputs_of(c);
-  const bppsa_layer_tape tape = tape_of(c);
-  const bppsa_layer_tangents tangents = tangents_of(c);
-  const bppsa_layer_seed seed = seed_of(c), along = {.h = ROWS(d_of_h), .c = ROWS(d_of_c)};
-  const bppsa_layer_gradients derivatives = gradients_of(c);
-  if (e != NULL) {
-    BPPSA_TRY(bppsa_layer_tangent_backward(e->layer, e->device, &inputs, &tape, &tangents, PART(d_h), PART(d_c), &seed, &along,
-                                           &derivatives, c->scratch));
-  }
-  add_first(c, ARRAY_of_h0, ARRAY_d_of_h);
-  add_first(c, ARRAY_of_c0, ARRAY_d_of_c);
-  return BPPSA_OK;
-}
-
-/* Bytes of the states h, or c, and from one array of the scratch to the next. */
-static int64_t apart(const bppsa_layer_sizes *sizes) {
-  return (sizes->states + BPPSA_ALIGNMENT - 1) / BPPSA_ALIGNMENT * BPPSA_ALIGNMENT;
-}
-
-/* The tangents in the second direction come first in the scratch. */
-static bppsa_status third(const entry *e, const call *c) {
-  if (e == NULL) {
-    return BPPSA_OK; /* the state in front of the first step has no second derivative */
-  }
-  const bppsa_layer_inputs inputs = inputs_of(c);
-  const bppsa_layer_tape tape = tape_of(c);
-  void *h = c->scratch, *cells = e->pair ? c->scratch + apart(&e->sizes) : NULL, *scratch = c->scratch + 2 * apart(&e->sizes);
-  const bppsa_layer_direction one = {tangents_of(c), PART(d_h), PART(d_c)}, other = {other_tangents_of(c), h, cells};
-  BPPSA_TRY(bppsa_layer_tangent(e->layer, e->device, &inputs, &tape, &other.tangents, h, cells, scratch));
-  return bppsa_layer_second_tangent(e->layer, e->device, &inputs, &tape, &one, &other, PART(e_h), PART(e_c), scratch);
 }
 
 /* ---- handlers ---- */
 
 typedef struct {
   const char *name;
-  pass_fn pass;
+  int kind;
   int64_t (*scratch)(const entry *e); /* bytes */
 } handler;
 
@@ -518,7 +407,7 @@ static int64_t second_bytes(const entry *e) {
 }
 
 static int64_t third_bytes(const entry *e) {
-  return 2 * apart(&e->sizes) + (e->tangent > e->third ? e->tangent : e->third);
+  return bppsa_python_third_bytes(&e->sizes, e->tangent, e->third);
 }
 
 static void clear_results(const call *c) {
@@ -539,7 +428,7 @@ static bppsa_status run_passes(const handler *h, call *c) {
     status = find_scratch(c, h->scratch(e));
   }
   for (c->at = 0; status == BPPSA_OK && c->at < c->members; ++c->at) {
-    status = h->pass(e, c);
+    status = run_pass(h->kind, e, c);
   }
   bppsa_free(c->allocated);
   if (e != NULL) {
@@ -562,27 +451,27 @@ static bppsa_xla_error *handle(const handler *h, bppsa_xla_frame *frame) {
 }
 
 bppsa_xla_error *bppsa_python_xla_forward(bppsa_xla_frame *frame) {
-  static const handler h = {"forward", forward, forward_bytes};
+  static const handler h = {"forward", BPPSA_PYTHON_FORWARD, forward_bytes};
   return handle(&h, frame);
 }
 
 bppsa_xla_error *bppsa_python_xla_backward(bppsa_xla_frame *frame) {
-  static const handler h = {"backward", backward, backward_bytes};
+  static const handler h = {"backward", BPPSA_PYTHON_BACKWARD, backward_bytes};
   return handle(&h, frame);
 }
 
 bppsa_xla_error *bppsa_python_xla_tangent(bppsa_xla_frame *frame) {
-  static const handler h = {"tangent", tangent, tangent_bytes};
+  static const handler h = {"tangent", BPPSA_PYTHON_TANGENT, tangent_bytes};
   return handle(&h, frame);
 }
 
 bppsa_xla_error *bppsa_python_xla_second(bppsa_xla_frame *frame) {
-  static const handler h = {"second derivative", second, second_bytes};
+  static const handler h = {"second derivative", BPPSA_PYTHON_SECOND, second_bytes};
   return handle(&h, frame);
 }
 
 bppsa_xla_error *bppsa_python_xla_third(bppsa_xla_frame *frame) {
-  static const handler h = {"second tangent", third, third_bytes};
+  static const handler h = {"second tangent", BPPSA_PYTHON_THIRD, third_bytes};
   return handle(&h, frame);
 }
 

@@ -2,7 +2,8 @@
  * buffers; a layer (recurrent/layer.h) is kept for each configuration and shape that was used lately.
  *
  * Attributes of every handler: `cell`, `method` and `forward` (texts, as bppsa_python_layer_create has them), `relu` and `threads`
- * (int64), and `arguments` and `results`: int64, in which bit k stands for the array BPPSA_XLA_ARRAYS names at k. The arguments are
+ * (int64), and `arguments` and `results`: int64, in which bit k stands for the array that BPPSA_PYTHON_ARRAYS
+ * (python/passes.h) names at k. The arguments are
  * the arrays whose bits are set, in the order of the list, and so are the results. Reals are all float32 or all float64.
  *
  * Every array but `scratch` may have one axis more in front, E: then the call is E passes, the k-th of which takes the k-th part of
@@ -17,29 +18,7 @@
 #include "core/base/status.h"
 #include "python/xla_ffi.h"
 
-/* with(name, shape, type): T steps, N = T + 1, B samples, I inputs, H units, G gates times H, S numbers of a state, K that the
- * cell saves, Z bytes; r: the call's reals, u: bytes or truth values, i: int32 or int64. */
-#define BPPSA_XLA_ARRAYS(with)                                                                                                   \
-  with(x, "TBI", 'r') with(h0, "BH", 'r') with(c0, "BH", 'r') with(w_ih, "GI", 'r') with(w_hh, "GH", 'r') with(b_ih, "G", 'r')   \
-      with(b_hh, "G", 'r') with(reset_state, "S", 'r') with(lengths, "B", 'i') with(resets, "TB", 'u') with(h, "NBH", 'r')       \
-          with(c, "NBH", 'r') with(saved, "TBK", 'r') with(of_h, "NBH", 'r') with(of_c, "NBH", 'r') with(of_x, "TBI", 'r')       \
-              with(of_h0, "BH", 'r') with(of_c0, "BH", 'r') with(of_w_ih, "GI", 'r') with(of_w_hh, "GH", 'r')                    \
-                  with(of_b_ih, "G", 'r') with(of_b_hh, "G", 'r') with(of_reset_state, "S", 'r') with(d_x, "TBI", 'r')           \
-                      with(d_h0, "BH", 'r') with(d_c0, "BH", 'r') with(d_w_ih, "GI", 'r') with(d_w_hh, "GH", 'r')                \
-                          with(d_b_ih, "G", 'r') with(d_b_hh, "G", 'r') with(d_reset_state, "S", 'r') with(d_h, "NBH", 'r')      \
-                              with(d_c, "NBH", 'r') with(d_of_h, "NBH", 'r') with(d_of_c, "NBH", 'r') with(e_x, "TBI", 'r')      \
-                                  with(e_h0, "BH", 'r') with(e_c0, "BH", 'r') with(e_w_ih, "GI", 'r') with(e_w_hh, "GH", 'r')    \
-                                      with(e_b_ih, "G", 'r') with(e_b_hh, "G", 'r') with(e_reset_state, "S", 'r')                \
-                                          with(e_h, "NBH", 'r') with(e_c, "NBH", 'r') with(scratch, "Z", 'u')
-
-/* The list as "NAME:SHAPE:TYPE NAME:SHAPE:TYPE ..". */
-const char *bppsa_python_xla_arrays(void);
-
-/* forward: from x, weights, .. to h, c, saved. backward: from these and the gradients of_h and of_c to the other of_*.
- * tangent: from the arguments of backward without gradients, and tangents d_x, d_w_ih, .., to d_h and d_c (bppsa_layer_tangent).
- * second: from all these, d_h, d_c and the tangents d_of_h and d_of_c to the derivatives of what backward computes, as of_*
- * (bppsa_layer_tangent_backward). third: from the arguments of tangent, d_h, d_c and tangents e_x, e_w_ih, .. of a second direction
- * to e_h and e_c, the derivative of d_h and d_c in that direction (bppsa_layer_second_tangent). */
+/* The kinds of passes of python/passes.h. */
 bppsa_xla_error *bppsa_python_xla_forward(bppsa_xla_frame *frame);
 bppsa_xla_error *bppsa_python_xla_backward(bppsa_xla_frame *frame);
 bppsa_xla_error *bppsa_python_xla_tangent(bppsa_xla_frame *frame);

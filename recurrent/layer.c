@@ -177,6 +177,15 @@ void bppsa_layer_bytes(const bppsa_layer *layer, bppsa_layer_sizes *sizes) {
   *sizes = layer->sizes;
 }
 
+const bppsa_forward_plan *bppsa_layer_forward_plan(const bppsa_layer *layer) {
+  const bppsa_forward_plan *plan = bppsa_forward_plan_of(&layer->network->base);
+  return plan->speculative ? plan : NULL;
+}
+
+const bppsa_backward_plan *bppsa_layer_backward_plan(const bppsa_layer *layer) {
+  return bppsa_backward_plan_of(&layer->network->base);
+}
+
 /* ---- a pass begins and ends ---- */
 
 /* Checks what a pass is given. Arrays that the configuration needs must not be NULL, and those that it does not know must be. */
@@ -206,6 +215,9 @@ bppsa_status bppsa_layer_check_pass(const bppsa_layer *layer, const bppsa_device
                         arrays[i].needed ? "is NULL, expected an array" : "is an array, expected NULL: the layer has none");
     }
   }
+  if (tape->record != NULL && layer->kind != BPPSA_CPU) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s layer: a record of a pass on a GPU, expected NULL", n->cell->name);
+  }
   if ((uintptr_t)scratch % BPPSA_ALIGNMENT != 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s layer: scratch at %p, expected a multiple of %d", n->cell->name, scratch,
                       BPPSA_ALIGNMENT);
@@ -218,8 +230,9 @@ bppsa_status bppsa_layer_check_pass(const bppsa_layer *layer, const bppsa_device
 }
 
 static bppsa_status take_spans(recurrent_network *n, const bppsa_layer_inputs *in) {
-  const bppsa_view resets =
-      bppsa_view_make((void *)(uintptr_t)in->resets, BPPSA_U8, 2, (int64_t[]){n->config.seq_len, n->config.batch});
+  bppsa_view resets = bppsa_view_make((void *)(uintptr_t)in->resets, in->far_resets ? BPPSA_BOOL : BPPSA_U8, 2,
+                                      (int64_t[]){n->config.seq_len, n->config.batch});
+  resets.device = in->far_resets ? BPPSA_CUDA : BPPSA_CPU;
   const bppsa_view *given = in->resets != NULL ? &resets : NULL;
   BPPSA_TRY(bppsa_resets_check(n, n->batch, given));
   BPPSA_TRY(bppsa_ragged_take(n, n->batch, in->lengths));
@@ -319,7 +332,14 @@ bppsa_status bppsa_layer_forward(const bppsa_layer *layer, const bppsa_device *d
   BPPSA_TRY(bppsa_layer_check_pass(layer, device, inputs, tape, scratch));
   BPPSA_TRY(bppsa_layer_begin(layer, device, RECURRENT_FORWARD, inputs, tape, NULL, scratch, &pass, &end));
   BPPSA_TRY(join_first(&pass, inputs, &h0));
+  pass.n.output = tape->output;
+  if (tape->record != NULL) {
+    pass.n.forward.pause = tape->record->pause;
+  }
   BPPSA_TRY(pass.n.backend->forward(&pass.n, h0));
+  if (tape->record != NULL) {
+    *tape->record = (bppsa_layer_forward_record){pass.n.forward.pause, pass.n.forward.stats};
+  }
   bppsa_layer_move_tape(&pass, tape, true);
   return BPPSA_OK;
 }
@@ -342,7 +362,8 @@ bppsa_status bppsa_layer_check_gradients(const bppsa_layer *layer, const bppsa_l
                 {"gradient of c0", pair ? "the layer has no input_gradients" : "the state is no pair", pair && inputs, to->c0},
                 {"gradient of b_ih", "the layer has no biases", !c->no_bias, to->b_ih},
                 {"gradient of b_hh", "the layer has no biases", !c->no_bias, to->b_hh},
-                {"gradient of reset_state", "the layer has none", c->reset_state, to->reset_state}};
+                {"gradient of reset_state", "the layer has none", c->reset_state, to->reset_state},
+                {"record", "the pass is on a GPU", layer->kind == BPPSA_CPU, to->record}};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) {
     if (arrays[i].data != NULL && !arrays[i].known) {
       return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s layer: %s is an array, expected NULL: %s", n->cell->name, arrays[i].name,
@@ -400,7 +421,13 @@ static bppsa_status compute_gradients(layer_pass *pass, const bppsa_layer_seed *
   const int64_t row = row_bytes(n), state = bppsa_recurrent_state_size(n) * size_of(n);
   n->dx = to->x;
   BPPSA_TRY(bppsa_layer_seed_pass(pass, seed));
+  if (to->record != NULL) {
+    n->back.state = to->record->state;
+  }
   BPPSA_TRY(bppsa_recurrent_go_back(n));
+  if (to->record != NULL) {
+    *to->record = (bppsa_layer_backward_record){n->back.state, n->back.stats};
+  }
   BPPSA_TRY(to->h0 != NULL ? copy_half(n, to->h0, row, n->dh0, state) : BPPSA_OK);
   return to->c0 != NULL ? copy_half(n, to->c0, row, (char *)n->dh0 + row, state) : BPPSA_OK;
 }

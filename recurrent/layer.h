@@ -7,7 +7,8 @@
  * run never, twice, in another order, in another thread, or in another layer of the same configuration.
  *
  * The passes are those of bppsa_recurrent_create (recurrent/recurrent.h) with one layer in one direction and no head, and have the
- * same bits. What a model keeps from pass to pass, pauses of speculative passes and a warm-up that adapts, begins anew in each.
+ * same bits. What a model keeps from pass to pass, pauses of speculative passes and a warm-up that adapts, begins anew in each, or
+ * goes from record to record.
  *
  * A device may be that of several passes at the same time: the library's threads serve all callers, and a caller that finds none of
  * them idle computes alone. Passes on a CPU allocate nothing, but for a backward pass by a scan that is not linear, which allocates
@@ -45,6 +46,10 @@ typedef struct {
 } bppsa_layer_sizes;
 void bppsa_layer_bytes(const bppsa_layer *layer, bppsa_layer_sizes *sizes);
 
+/* The plans of passes in chunks of time; NULL: of a layer whose passes go step by step. */
+const bppsa_forward_plan *bppsa_layer_forward_plan(const bppsa_layer *layer);
+const bppsa_backward_plan *bppsa_layer_backward_plan(const bppsa_layer *layer);
+
 /* What a forward pass and its backward passes read. All arrays are row-major, in the device's memory unless said otherwise. */
 typedef struct {
   const void *x;           /* [T][B][I] */
@@ -55,12 +60,28 @@ typedef struct {
   const void *reset_state; /* [S], where config.reset_state is set */
   const int64_t *lengths;  /* [B], in host memory, where config.lengths is set; NULL: all samples have T steps */
   const uint8_t *resets;   /* [T][B] of 0 and 1, in host memory, where config.resets is set; NULL: no sample begins anew */
+  bool far_resets; /* on a GPU: the resets are in its memory. Then they are not checked, and every byte but 0 counts as 1 */
 } bppsa_layer_inputs;
+
+/* What passes in chunks of time on a CPU have to know of the passes before them, in `pause` and `state`, which a pass reads and
+ * changes, and what they did. In host memory. Without a record a pass begins anew, from zeros. */
+typedef struct {
+  bppsa_forward_pause pause;
+  bppsa_forward_stats stats;
+} bppsa_layer_forward_record;
+typedef struct {
+  bppsa_backward_state state;
+  bppsa_backward_stats stats;
+} bppsa_layer_backward_record;
 
 /* What a forward pass writes and backward passes read: row 0 of h and c is the state in front of the first step, and rows 1 .. T
  * are the outputs, 0 behind a sample's end. Samples are in the caller's order. */
 typedef struct {
   void *h, *c, *saved; /* c: of a pair alone, otherwise NULL */
+  /* Of a forward pass alone: where h_1 .. h_T [T][B][H] are written a second time, for callers who change what they are given;
+   * NULL: nowhere. The record of a pass on a CPU; NULL: none. */
+  void *output;
+  bppsa_layer_forward_record *record;
 } bppsa_layer_tape;
 
 /* Computes h_1 .. h_T. scratch: sizes.forward bytes, whose values mean nothing before and after. ERR_ARGUMENT: an array that the
@@ -82,6 +103,7 @@ typedef struct {
   void *h0, *c0; /* [B][H] */
   void *w_ih, *w_hh, *b_ih, *b_hh;
   void *reset_state;
+  bppsa_layer_backward_record *record; /* of bppsa_layer_backward on a CPU; NULL: none */
 } bppsa_layer_gradients;
 
 /* Computes gradients. scratch: sizes.backward bytes. The tape and the inputs are only read. Errors as above. */

@@ -64,7 +64,14 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "layer_set_state": (_Int, [_Pointer, _Sizes]),
     "account_bytes": (ctypes.c_int64, []),
     "account_add": (_Int, [_Pointer, _Pointer, _Int]),
-    "xla_arrays": (_Text, []),
+    "arrays": (_Text, []),
+    "cell_saved": (ctypes.c_int64, [_Text]),
+    "plan_create": (_Int, [_Text, _Text, _Text, _Sizes, ctypes.c_double, ctypes.c_int32, _Pointer, _Pointers]),
+    "plan_destroy": (None, [_Pointer]),
+    "plan_facts": (None, [_Pointer, _Sizes]),
+    "plan_run": (_Int, [_Pointer, _Int, _Pointers, _Pointer, _Pointer]),
+    "record_bytes": (ctypes.c_int64, []),
+    "account_note": (None, [_Pointer, _Pointer, _Int, _Pointer]),
     "xla_facts": (_Int, [_Text, _Text, _Text, _Int, _Int, ctypes.c_int64, _Sizes, ctypes.c_int64, _Sizes]),
     "xla_kept": (ctypes.c_int64, []),
     "account_read": (_Text, [_Pointer, _Int, ctypes.POINTER(ctypes.c_double)]),
@@ -87,7 +94,9 @@ _layer_backward, _layer_destroy = _function("layer_backward"), _function("layer_
 _reaches = _function("reaches")
 _layer_speculates, _get_state, _set_state = (_function("layer_" + name) for name in ("speculates", "get_state", "set_state"))
 _account_bytes, _account_add, _account_read = (_function("account_" + name) for name in ("bytes", "add", "read"))
-_xla_arrays, _xla_facts = _function("xla_arrays"), _function("xla_facts")
+_plan_create, _plan_destroy, _plan_facts, _plan_run = (_function("plan_" + name) for name in ("create", "destroy", "facts", "run"))
+_record_bytes, _account_note = _function("record_bytes"), _function("account_note")
+_arrays, _xla_facts = _function("arrays"), _function("xla_facts")
 xla_kept: Callable[[], int] = _function("xla_kept")
 
 # The codes of core/base/status.h whose cause is the request: argument, shape, unsupported, format.
@@ -311,6 +320,10 @@ class Sums:
         """Adds the layer's latest pass."""
         _check(_account_add(self._memory, layer._handle, backward))
 
+    def note(self, plan: Plan, backward: bool, record: Record) -> None:
+        """Adds a recorded pass."""
+        _account_note(self._memory, plan._handle, backward, record.memory)
+
     def read(self, backward: bool) -> dict[str, Any] | None:
         """The plan of the latest pass, and the sums of all by their names; None if there was no pass."""
         numbers = (ctypes.c_double * len(_NUMBERS[backward]))()
@@ -322,11 +335,69 @@ class Sums:
         return {"plan": plan.decode(), **found}
 
 
-# ---- handlers for JAX (python/xla.h) ----
+# ---- stateless passes (python/passes.h), and handlers for JAX (python/xla.h) ----
 
-def xla_arrays() -> list[tuple[str, str, str]]:
-    """Name, shape and type of each array that the handlers know."""
-    return [tuple(row.replace("'", "").split(":")) for row in _xla_arrays().decode().split()]
+def arrays() -> list[tuple[str, str, str]]:
+    """Name, shape and type of each array that stateless passes know."""
+    return [tuple(row.replace("'", "").split(":")) for row in _arrays().decode().split()]
+
+
+def cell_saved(cell: str) -> int:
+    """How many numbers the cell saves for each unit, step and sample beside its states."""
+    return _function("cell_saved")(_word(cell))
+
+
+_COUNT = len(arrays())
+_Addresses = ctypes.c_void_p * _COUNT
+
+
+def addresses() -> Any:
+    """Room for an address of each of these arrays, in their order."""
+    return _Addresses()
+
+
+class Record:
+    """What a pass in chunks of time did, and in `state` what the next one has to know."""
+
+    __slots__ = ("memory",)
+
+    def __init__(self) -> None:
+        self.memory = (ctypes.c_int64 * (_record_bytes() // ctypes.sizeof(ctypes.c_int64)))()
+
+    @property
+    def state(self) -> State:
+        return tuple(self.memory[:3])
+
+    @state.setter
+    def state(self, state: State) -> None:
+        self.memory[:3] = state
+
+
+class Plan:
+    """One recurrent layer for one shape (T, B, I, H), which never changes: any number of threads may compute with it. layer: cell,
+    relu, method, forward. has: biases, lengths, resets, a learned reset state. gpu, stream, speculation: as of Layer."""
+
+    def __init__(self, layer: tuple[str, bool, str, str], shape: tuple[int, int, int, int], f64: bool,
+                 has: tuple[bool, bool, bool, bool], input_gradients: bool, threads: int, gpu: int = -1, stream: int | None = None,
+                 speculation: tuple[int, int, float] = OPEN) -> None:
+        cell, relu, method, forward = layer
+        self._handle = ctypes.c_void_p()
+        numbers = sizes(*shape, relu, f64, *has, input_gradients, threads, *speculation[:2])
+        _check(_plan_create(_word(cell), _word(method), _word(forward), numbers, speculation[2], gpu, stream,
+                            ctypes.byref(self._handle)))
+        facts = sizes(*[0] * 10)
+        _plan_facts(self._handle, facts)
+        self.scratch: list[int] = facts[2:7]  # bytes, of each kind of pass
+        self.speculates = [bool(fact) for fact in facts[8:10]]  # forward and backward passes: in chunks of time?
+
+    def run(self, kind: int, at: Any, scratch: int, record: Record | None = None) -> None:
+        """Computes a pass with arrays at these addresses (addresses), which it reads and writes during the call alone, on a GPU
+        until its stream has done the work."""
+        _check(_plan_run(self._handle, kind, at, scratch, None if record is None else record.memory))
+
+    def __del__(self, destroy: Callable[..., None] = _plan_destroy) -> None:
+        if getattr(self, "_handle", None):
+            destroy(self._handle)
 
 
 def xla_handler(name: str) -> Any:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import collections
 import os
+import secrets
 import threading
 import weakref
 from typing import Any, Callable, Mapping, Tuple
@@ -55,13 +56,35 @@ class Idle:
 
 class Account:
     """What the passes of one module in chunks of time did, and what the next ones have to know: the state of each direction of
-    each layer, by its number. It outlives the module where a graph does."""
+    each layer, by its number, of backward passes (states) and of forward passes (pauses). It also keeps the plans of
+    latest passes. handle: a text by which calls find it, in this process alone."""
 
     def __init__(self, states: Mapping[int, _native.State] | None = None) -> None:
         self.states: dict[int, _native.State] = dict(states or {})
+        self.pauses: dict[int, _native.State] = {}
+        self._plans: collections.OrderedDict[Any, _native.Plan] = collections.OrderedDict()
         self._sums = _native.Sums()
         self._lock = threading.Lock()
+        self.handle = secrets.token_hex(8)
+        _HANDLES[self.handle] = self
         _ALL.add(self)
+
+    def plan(self, key: Any) -> _native.Plan:
+        """The plan with these arguments; it is made if the latest ones are others."""
+        found = self._plans.get(key)
+        if found is None:
+            found = _native.Plan(*key)
+            dropped = []  # destroyed outside the lock
+            with self._lock:
+                self._plans[key] = found
+                while len(self._plans) > _PLANS:
+                    dropped.append(self._plans.popitem(last=False))
+        return found
+
+    def note(self, plan: _native.Plan, backward: bool, record: _native.Record) -> None:
+        """Counts a pass."""
+        with self._lock:
+            self._sums.note(plan, backward, record)
 
     def begin(self, layer: _native.Layer, number: int, sequential: bool) -> None:
         """Prepares a layer for a backward pass, which is to be BP if it is sequential. A GPU's state stays in its layer."""
@@ -87,6 +110,15 @@ class Account:
     def forked(self) -> None:
         """In a child of fork()."""
         self._lock = threading.Lock()
+
+
+_PLANS = 64  # an account keeps at most so many
+_HANDLES: weakref.WeakValueDictionary[str, Account] = weakref.WeakValueDictionary()
+
+
+def find_account(handle: str) -> Account | None:
+    """The account with that handle, if it is in this process and a module or a pass has it yet."""
+    return _HANDLES.get(handle)
 
 
 _ALL: weakref.WeakSet[Idle | Account] = weakref.WeakSet()

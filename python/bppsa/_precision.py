@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from ._tensors import autocast
+from ._tensors import autocast, recording
 
 LOWER = (torch.bfloat16, torch.float16)
 _HERE = threading.local()  # .widens: the thread is in a call of in_float32
@@ -24,7 +24,7 @@ def widened(tensor: Any) -> Any:
     """A weight as a pass reads it: in float32 within in_float32 and under autocast, otherwise as it is. Its gradient comes back in
     its own type."""
     lower = isinstance(tensor, Tensor) and tensor.dtype in LOWER
-    return tensor.float() if lower and (getattr(_HERE, "widens", False) or autocast(tensor)) else tensor
+    return tensor.float() if lower and (recording() or getattr(_HERE, "widens", False) or autocast(tensor)) else tensor
 
 
 def _each(change: Callable[[Tensor], Tensor], value: Any) -> Any:
@@ -48,10 +48,13 @@ def in_float32(name: str, parameters: Any, call: Callable[..., Any], input: Tens
         for part in hx if isinstance(hx, (tuple, list)) else (hx,):
             if isinstance(part, Tensor) and part.dtype is not data.dtype:
                 raise TypeError(f"{name}: hx: {part.dtype}, expected {data.dtype} as the input, or torch.autocast")
+    input = _each(lambda tensor: tensor.float(), input)
+    hx = _each(lambda tensor: tensor.float() if tensor.dtype in LOWER else tensor, hx)
+    if recording():  # weights in lower precision are then widened in any case
+        return _each(lambda tensor: tensor.to(data.dtype), call(input, hx, *others))
     before, _HERE.widens = getattr(_HERE, "widens", False), True
     try:
-        results = call(_each(lambda tensor: tensor.float(), input),
-                       _each(lambda tensor: tensor.float() if tensor.dtype in LOWER else tensor, hx), *others)
+        results = call(input, hx, *others)
     finally:
         _HERE.widens = before
     return _each(lambda tensor: tensor.to(data.dtype), results)

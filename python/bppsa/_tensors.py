@@ -8,6 +8,9 @@ from torch import Tensor
 
 from . import _native
 
+# Does PyTorch have what stateless passes need (_stateless.py)? Otherwise a module leases layers (_lease.py).
+MODERN = hasattr(torch.library, "register_vmap")
+GATES = {"rnn": 1, "gru": 3, "lstm": 4}  # blocks of rows of W_ih and W_hh
 LONG = 2e9  # FLOPs from which Ctrl-C is worth a thread of its own
 
 
@@ -24,6 +27,16 @@ def autocast(tensor: Tensor) -> bool:
 def dense(tensor: Tensor) -> Tensor:
     """The tensor as its memory has it: contiguous, and negated where autograd has only noted that."""
     return tensor.resolve_neg().contiguous()
+
+
+def is_dense(tensor: Tensor) -> bool:
+    """Is it so already? What torch.compile records makes sure of it when it runs."""
+    return recording() or (tensor.is_contiguous() and not tensor.is_neg())
+
+
+def recording() -> bool:
+    """Does torch.compile or torch.export record?"""
+    return MODERN and torch.compiler.is_compiling()
 
 
 def checked(what: str, tensor: Any, like: Tensor | None = None) -> Tensor:
@@ -43,7 +56,7 @@ def checked(what: str, tensor: Any, like: Tensor | None = None) -> Tensor:
         raise TypeError(f"{what}: {tensor.dtype}, expected torch.float32 or torch.float64, as .float() makes of it")
     if like is not None and tensor.dtype != like.dtype:
         raise TypeError(f"{what}: {tensor.dtype}, expected {like.dtype} as the others")
-    return dense(tensor)
+    return tensor if is_dense(tensor) else dense(tensor)
 
 
 def place(tensor: Tensor) -> tuple[int, int | None]:
@@ -82,3 +95,18 @@ class Refuse(torch.autograd.Function):
 
 def address(tensor: Tensor | None) -> int | None:
     return None if tensor is None else tensor.data_ptr()
+
+
+class Marks:
+    """The marks (outputs without a value, whose gradients say whether the loss misses a step) of the passes of the present layer,
+    and one for all those of the layer below."""
+
+    __slots__ = ("here", "below")
+
+    def __init__(self) -> None:
+        self.here: list[Tensor] = []
+        self.below: Tensor | None = None
+
+    def go_up(self) -> None:
+        """To the next layer."""
+        self.here, self.below = [], torch.stack(self.here).sum() if self.here else None

@@ -7,8 +7,8 @@ what vmap does to them.
     second     the derivative of backward's results in the direction of tangents, linear in these; its own transpose but for names
     third      the derivative of tangent's results in the direction of other tangents, linear in these; its transpose is second
 
-A primitive's arrays have names, those of BPPSA_XLA_ARRAYS in python/xla.h. Its parameters `arguments` and `results` say which of
-them a call has. Nothing but arrays goes from one pass to another.
+A primitive's arrays have names, those of BPPSA_PYTHON_ARRAYS in python/passes.h. Its parameters `arguments` and `results` say which
+of them a call has. Nothing but arrays goes from one pass to another.
 """
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Options(NamedTuple):
 
 SHAPES: dict[str, str] = {}  # of each array a letter an axis (python/xla.h)
 TYPES: dict[str, str] = {}
-for _name, _shape, _type in _native.xla_arrays():
+for _name, _shape, _type in _native.arrays():
     SHAPES[_name], TYPES[_name] = _shape, _type
 _NUMBER = {name: number for number, name in enumerate(SHAPES)}
 

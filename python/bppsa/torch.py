@@ -1,6 +1,6 @@
 """Recurrent layers and the affine scan for PyTorch, computed by the C library on the CPU or on a GPU.
 
-RNN, GRU and LSTM are torch.nn's classes with another forward and backward pass: constructors, parameters, state_dict, shapes and
+RNN, GRU and LSTM are torch.nn's layers with another forward and backward pass: constructors, parameters, state_dict, shapes and
 defaults are torch.nn's, packed sequences too, so that changing the import is enough. Any loss may follow; gradients go to inputs,
 initial states and weights.
 
@@ -8,9 +8,7 @@ network and flops take any model of images: its graph as a network of the progra
 """
 from __future__ import annotations
 
-import operator
-import weakref
-from typing import Any, Mapping, Sequence, Tuple
+from typing import Any, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -18,197 +16,23 @@ from torch.nn.utils.rnn import PackedSequence
 
 from . import _native, _tensors
 from ._arrays import plain
-from ._edges import cannot, opaque
+from ._edges import cannot
 from ._graph import network
-from ._pool import Key, Pool, Tape
+from ._pool import Pool
 from ._precision import in_float32, is_lower, widened
 from ._spans import WHOLE, Parts, Spans, check_resets, packed_spans, stretches
 from ._table import Flops, flops
 from ._tensor_scan import scan
-from ._tensors import Refuse as _Refuse, address as _address, call as _call, checked as _checked, dense as _dense
-from ._tensors import growth as _growth, place as _place
+from ._tensors import Marks, checked as _checked
+
+if _tensors.MODERN:  # the one place where the age of PyTorch decides
+    from . import _stateless as _door
+else:
+    from . import _lease as _door
 
 __all__ = ["Flops", "GRU", "LSTM", "RNN", "flops", "network", "scan"]
 
 _Pool = Pool  # its name in modules that were saved whole
-
-
-def _addresses(state: Sequence[Tensor | None]) -> tuple[int | None, int | None]:
-    """The addresses of h and c; None for one that is missing."""
-    h, c = (*state, None, None)[:2]
-    return _address(h), _address(c)
-
-
-class _Weights:
-    """W_ih, W_hh, b_ih, b_hh of one direction of one layer of H units, which has a number; biases may be None. aliases: what the
-    passes read, which `w.data = ..` does not change. names: of those that are the module's parameters themselves; empty if one is
-    not. No address is kept."""
-
-    __slots__ = ("dtype", "device", "sizes", "number", "tensors", "aliases", "shapes", "names", "__weakref__")
-
-    def __init__(self, tensors: Sequence[Tensor | None], like: Tensor, hidden: int, number: int, names: Sequence[str]) -> None:
-        self.dtype, self.device, self.number, self.tensors, self.names = like.dtype, like.device, number, tensors, names
-        self.sizes = like.shape[2], hidden
-        self.aliases = [None if tensor is None else tensor.detach() for tensor in tensors]
-        self.shapes = [None if tensor is None else tensor.shape for tensor in tensors]
-
-    def serve(self, x: Tensor, hidden: int, parameters: Mapping[str, Tensor | None]) -> bool:
-        """Are these still the weights of a module with these parameters and so many units, and do they fit the input?"""
-        if self.dtype is not x.dtype or self.device != x.device or self.sizes != (x.shape[2], hidden):
-            return False
-        for name, weight, alias, shape in zip(self.names, self.tensors, self.aliases, self.shapes):
-            if parameters.get(name) is not weight or weight.data_ptr() != alias.data_ptr() or weight.shape != shape or \
-                    not weight.is_contiguous():
-                return False
-        return bool(self.names)
-
-
-def _readable(tensor: Tensor, shape: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """A tensor that _Layer saved, and hooks may have moved, as the library can read it."""
-    if tensor.shape != shape or tensor.dtype is not dtype or tensor.device != device:
-        raise _native.RequestError(
-            f"bppsa.torch: a tensor saved for the backward pass came back as {tensor.dtype} {list(tensor.shape)} on "
-            f"{tensor.device}, expected {dtype} {list(shape)} on {device} as it was saved")
-    return _dense(tensor)
-
-
-class _Layer(torch.autograd.Function):
-    """One layer in one direction: x [T,B,I], W_ih, W_hh, b_ih, b_hh, the state [S] with which samples begin anew, and perhaps an
-    initial state, to h_1 .. h_T [T,B,H], with `cells` an LSTM's c_1 .. c_T, and the last state. Biases and the state of resets may
-    be None. A state is h [1,B,H], or of an LSTM h and c. key: of the layer that computes it. With `recorded` a backward pass may
-    follow. All that it reads is saved with autograd: hooks may move it, and it is gone when autograd drops it.
-
-    Gradients of x and of the initial state are to be as exact as BP's at every step. In chunks of time they are where the loss
-    reaches every step; otherwise the pass is BP, and so are such passes of the layers below. These learn it from their marks:
-    outputs without a value, which are inputs of the layer above, and whose gradients count its passes that the loss misses."""
-
-    @staticmethod
-    def forward(ctx: Any, pool: Pool, key: Key, flops: float, recorded: bool, held: _Weights, spans: Spans, cells: bool,
-                mark: Tensor | None, x: Tensor, *inputs: Tensor | None) -> Any:
-        steps, batch, _, hidden = key[5]
-        read, begins, first = x, inputs[4], inputs[5:]
-        if recorded or flops > _tensors.LONG:  # a later or an interrupted pass reads aliases
-            read, begins, first = x.detach(), None if begins is None else begins.detach(), [part.detach() for part in first]
-        last = [x.new_empty((1, batch, hidden)) for _ in range(2 if key[0] == "lstm" else 1)]
-        output = x.new_empty((steps, batch, hidden))
-        outputs = [output, output.new_empty(output.shape)] if cells else [output]
-        at = [*map(_address, held.aliases), _address(begins)]
-
-        def run(layer: _native.Layer) -> Any:
-            tape = x.new_empty(layer.tape) if x.is_cuda else Tape(pool.tapes, layer.tape, x.dtype)
-            layer.forward(read.data_ptr(), _addresses((spans.lengths, spans.resets)), _addresses(first) if first else None, at,
-                          tape.data_ptr() if x.is_cuda else tape.address, _addresses(last), *map(_address, outputs))
-            pool.account.end(layer, False, held.number)
-            return tape, key[6] and layer.speculates[1], (held, spans, begins)  # what the call reads is its own
-
-        tape, exact, _ = _call(flops, x, lambda: pool.run(key, run))  # a new layer may take seconds too
-        if recorded:
-            tape = tape if x.is_cuda else tape.tensor()
-            # A kept loss keeps this node, which must keep no memory of a module that is gone.
-            ctx.pool, ctx.key, ctx.flops, ctx.kept = weakref.ref(pool), key, flops, (tape.shape, held.dtype, held.device)
-            ctx.account, ctx.number, ctx.exact = pool.account, held.number, exact
-            ctx.shapes, ctx.held = held.shapes, weakref.ref(held)
-            ctx.lengths, ctx.cells = spans.lengths, cells
-            # Behind them those inputs on which the gradients depend (_Refuse).
-            ctx.save_for_backward(read, tape, spans.resets, begins, *held.aliases, *[each for each in (x, *inputs)
-                                                                             if each is not None and each.requires_grad])
-            ctx.set_materialize_grads(False)
-            if exact:
-                last.append(x.new_zeros(()))
-        return (*outputs, *last)
-
-    @staticmethod
-    def backward(ctx: Any, of_output: Tensor | None, *others: Tensor | None) -> Any:
-        of_cells, of_h, *others = others if ctx.cells else (None, *others)
-        of_c, of_mark = (*(others if ctx.key[0] == "lstm" else (None, *others)), None)[:2]
-        try:
-            return _backward(ctx, of_output, of_cells, of_h, of_c, of_mark)
-        except RuntimeError as reason:
-            if isinstance(reason, (NotImplementedError, _native.Error)) or "data pointer" not in str(reason):
-                raise
-            raise NotImplementedError("bppsa.torch: gradients of several seeds at once (vectorize=True, is_grads_batched=True) are "
-                                      "refused, expected one seed after the other, as vectorize=False has them") from reason
-
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Any) -> Any:
-        raise cannot(ctx.key[0].upper(), "forward-mode differentiation")
-
-
-def _reaches(seed: Tensor, spans: Spans) -> bool:
-    """Does the gradient of h_1 .. h_T [T,B,H] reach every step of every sample?"""
-    rows = spans.rows(seed.shape[0])
-    seed = seed if rows is None else seed.view(-1, 1, seed.shape[2]).index_select(0, rows)
-    if seed.is_cuda:
-        return bool((seed != 0).any(2).all())
-    return _native.reaches(seed.data_ptr(), seed.dtype is torch.float64, seed.shape[0] * seed.shape[1], seed.shape[2])
-
-
-def _seed(given: Tensor | None, last: Tensor | None, like: Tensor, spans: Spans) -> Tensor:
-    """The gradient of states [T,B,H], from one that may be missing and that of the last states [1,B,H]."""
-    seed = torch.zeros_like(like) if given is None else _dense(given)
-    if last is not None:
-        seed = seed.clone() if seed is given else seed
-        spans.add_last(seed, last[0])
-    return seed
-
-
-def _backward(ctx: Any, of_output: Tensor | None, of_cells: Tensor | None, of_h: Tensor | None, of_c: Tensor | None,
-              of_mark: Tensor | None) -> Any:
-    """The backward pass of _Layer."""
-    saved, held, (tape_shape, dtype, device) = ctx.saved_tensors, ctx.held(), ctx.kept
-    steps, batch, inputs, hidden = ctx.key[5]
-    x, tape = _readable(saved[0], (steps, batch, inputs), dtype, device), _readable(saved[1], tape_shape, dtype, device)
-    spans = WHOLE if ctx.lengths is None and saved[2] is None else Spans(
-        ctx.lengths, None if saved[2] is None else _readable(saved[2], (steps, batch), torch.uint8, device))
-    weights = saved[4:8]
-    if held is None or any(map(operator.is_not, weights, held.aliases)):
-        weights = [None if weight is None else _readable(weight, shape, dtype, device)
-                   for weight, shape in zip(weights, ctx.shapes)]
-    begins = None if saved[3] is None else _readable(saved[3], ((2 if ctx.key[0] == "lstm" else 1) * hidden,), dtype, device)
-    weights = [*weights, begins]
-    at = [_address(weight) for weight in weights]
-    like = x.new_empty(()).expand(steps, batch, hidden)
-    seed = _seed(of_output, of_h, like, spans)
-    to_cells = None if of_c is None else _dense(of_c), None
-    if of_cells is not None:
-        to_cells = None, _seed(of_cells, of_c, like, spans)
-    marks, wanted = ctx.needs_input_grad[7], ctx.needs_input_grad[8:]
-    sequential = (ctx.exact or marks) and (of_mark is not None and of_mark.item() > 0 or not _reaches(seed, spans))
-    gradients = [torch.empty_like(tensor) if want else None for tensor, want in zip((x, *weights), wanted)]
-    gradients += [x.new_empty((1, batch, hidden)) if want else None for want in wanted[6:]]
-
-    pool, account, number = ctx.pool() or Pool(1), ctx.account, ctx.number
-
-    def run(layer: _native.Layer) -> Any:
-        to = [_address(gradient) for gradient in gradients]
-        account.begin(layer, number, sequential)
-        layer.backward(x.data_ptr(), _addresses((spans.lengths, spans.resets)), at, tape.data_ptr(), seed.data_ptr(),
-                       _addresses(to_cells), to[1:6], to[0], (*to[6:], None, None)[:2])
-        account.end(layer, True, number, sequential)
-        return weights, spans
-
-    _call(2 * ctx.flops, x, lambda: pool.run(ctx.key, run))
-    if torch.is_grad_enabled():  # the graph of this pass is recorded
-        gradients = _Refuse.apply("bppsa.torch", len(gradients), *gradients, *saved[8:], of_output, of_cells, of_h, of_c)
-    return (None, None, None, None, None, None, None, x.new_full((), float(sequential)) if marks else None, *gradients)
-
-
-class _Nothing(torch.autograd.Function):
-    """The states of no sample: so many results of so many steps each [T,0,H]. All gradients are 0."""
-
-    @staticmethod
-    def forward(ctx: Any, steps: Sequence[int], hidden: int, *tensors: Tensor | None) -> Any:
-        ctx.save_for_backward(*tensors)
-        return tuple(tensors[0].new_empty((count, 0, hidden)) for count in steps)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        return (None, None, *[None if tensor is None else _zeros(tensor) for tensor in ctx.saved_tensors])
-
-
-def _zeros(tensor: Tensor) -> Tensor:
-    """Zeros like the tensor, whose gradient is 0 where gradients are differentiated again."""
-    return torch.where(torch.zeros_like(tensor, dtype=torch.bool), tensor, torch.zeros_like(tensor))
 
 
 _State = Tuple[Tensor, ...]  # (h,), or (h, c) of an LSTM, each [1,B,H], of all layers and directions [L·D,B,H]
@@ -224,24 +48,9 @@ def _behind(*states: _State) -> _State:
     return tuple(torch.cat(parts, 1) for parts in zip(*states)) if len(states) > 1 else states[0]
 
 
-_GATES = {"rnn": 1, "gru": 3, "lstm": 4}
 # The numbers of scan="speculative": types, what they are called, the smallest one, and what stands for None.
 _SPECULATION = {"scan_chunks": ((int,), "a whole number", 1, 0), "scan_warm_up": ((int,), "a whole number", 0, -1),
                 "scan_tolerance": ((int, float), "a number", 0, -1.0)}
-
-
-class _Marks:
-    """The marks (_Layer) of the passes of the present layer, and one for all those of the layer below."""
-
-    __slots__ = ("here", "below")
-
-    def __init__(self) -> None:
-        self.here: list[Tensor] = []
-        self.below: Tensor | None = None
-
-    def go_up(self) -> None:
-        """To the next layer."""
-        self.here, self.below = [], torch.stack(self.here).sum() if self.here else None
 
 
 class _Recurrent:
@@ -254,6 +63,12 @@ class _Recurrent:
     scan_chunks: int | None = None
     scan_warm_up: int | None = None
     scan_tolerance: float | None = None
+
+    def _construct(self, mode: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """torch.nn's constructor: of RNNBase, because torch.compile refuses what is derived from torch.nn.RNN, GRU or LSTM."""
+        if not self._pair and "proj_size" in kwargs:
+            raise ValueError(f"bppsa.torch.{type(self).__name__}: proj_size is given, expected none: only torch.nn.LSTM has it")
+        super().__init__(mode, *map(plain, args), **{name: plain(value) for name, value in kwargs.items()})
 
     def _prepare(self, scan: str, forward: str, reset_state: str, *speculation: Any) -> None:
         self.scan, self.forward_method = scan, forward
@@ -341,21 +156,6 @@ class _Recurrent:
         learned = "" if self._parameters.get("reset_state") is None else ", reset_state='learned'"
         return super().extra_repr() + f", scan={self.scan!r}{numbers}, forward={self.forward_method!r}{learned}"
 
-    def _find_weights(self, x: Tensor, number: int) -> _Weights:
-        """The weights of one direction of one layer, kept for its next passes if they are the module's own parameters."""
-        names = self._names[number]
-        tensors = [_checked(f"bppsa.torch.{type(self).__name__}: {name}", widened(getattr(self, name)), x) for name in names]
-        rows = _GATES[self._cell] * self.hidden_size
-        for name, tensor, shape in zip(names, tensors, ((rows, x.shape[2]), (rows, self.hidden_size), (rows,), (rows,))):
-            if tensor.shape != shape:
-                raise ValueError(f"bppsa.torch.{type(self).__name__}: {name} is {list(tensor.shape)}, expected {list(shape)}")
-        own = all(self._parameters.get(name) is tensor for name, tensor in zip(names, tensors))
-        held = _Weights(tensors if self.bias else [*tensors, None, None], x, self.hidden_size, number, names if own else ())
-        self._pool.weights.pop(number, None)
-        if own:
-            self._pool.weights[number] = held
-        return held
-
     def _begins(self, x: Tensor, number: int) -> Tensor | None:
         """The state [S] with which samples begin anew in one direction of one layer; None: zeros."""
         states = self._parameters.get("reset_state")
@@ -366,34 +166,12 @@ class _Recurrent:
             raise ValueError(f"{name} is {list(states.shape)}, expected {list(shape)}")
         return _checked(name, widened(states), x)[number]
 
-    def _run(self, x: Tensor, spans: Spans, first: _State | None, number: int, marks: _Marks, cells: bool) -> tuple[_State, _State]:
+    def _run(self, x: Tensor, spans: Spans, first: _State | None, number: int, marks: Marks, cells: bool) -> tuple[_State, _State]:
         """h_1 .. h_T [T,B,H], with cells c_1 .. c_T too, and the last state of one direction of one layer, in the order in which it
         walks."""
-        held = self._pool.weights.get(number)
-        if held is None or not held.serve(x, self.hidden_size, self._parameters):
-            held = self._find_weights(x, number)
-        begins = None if spans.resets is None else self._begins(x, number)
-        to_inputs = recorded = False
-        if torch.is_grad_enabled():
-            to_inputs = x.requires_grad or (first is not None and (first[0].requires_grad or first[-1].requires_grad))
-            recorded = to_inputs or any([weight is not None and weight.requires_grad for weight in (*held.tensors, begins)])
-        steps, batch, inputs = x.shape
-        key = (self._cell, self.scan, self.forward_method, self._relu, held.dtype is torch.float64,
-               (steps, batch, inputs, self.hidden_size), to_inputs, torch.get_num_threads(), *_place(x),
-               self._numbers() if self.scan == "speculative" else _native.OPEN, spans.lengths is not None,
-               spans.resets is not None, begins is not None)
-        flops = 2.0 * steps * batch * held.shapes[0][0] * (inputs + self.hidden_size) * _growth(self.scan, self.hidden_size)
-        if batch == 0:
-            results = _Nothing.apply([steps] * (1 + cells) + [1] * (1 + self._pair), self.hidden_size, x, *held.tensors,
-                                     begins, *(first or ()))
-        else:
-            results = _Layer.apply(self._pool, key, flops, recorded, held, spans, cells, marks.below, x, *held.tensors,
-                                   begins, *(first or ()))
-        states, last, mark = results[:1 + cells], results[1 + cells:2 + cells + self._pair], results[2 + cells + self._pair:]
-        marks.here.extend(mark)
-        return states, last
+        return _door.run(self, x, spans, first, number, marks, cells)
 
-    def _forwards(self, parts: Parts, first: _State | None, number: int, marks: _Marks, cells: bool) -> tuple[list[_State], _State]:
+    def _forwards(self, parts: Parts, first: _State | None, number: int, marks: Marks, cells: bool) -> tuple[list[_State], _State]:
         """One direction of one layer over stretches of time whose samples become fewer: a sample ends where the next stretch does
         not have it. The states of each stretch, with cells c too, and every sample's last one."""
         outputs, ended, state = [], [], first
@@ -405,7 +183,7 @@ class _Recurrent:
             outputs.append(states)
         return outputs, _behind(state, *reversed(ended))
 
-    def _backwards(self, parts: Parts, first: _State | None, number: int, marks: _Marks,
+    def _backwards(self, parts: Parts, first: _State | None, number: int, marks: Marks,
                    cells: bool) -> tuple[list[_State], _State]:
         """The same from the end: a sample begins with the last stretch that has it."""
         outputs, state = [], None
@@ -423,7 +201,7 @@ class _Recurrent:
 
     def _layers(self, parts: Parts, first: _State | None, cells: bool) -> tuple[list[_State], _State]:
         """All layers: the states h of the last one in each stretch [T,B,D·H], with cells c too, and every layer's last state."""
-        marks = _Marks()
+        marks = Marks()
         if len(parts[0]) == len(self._names) == 1:
             states, last = self._run(parts[0][0], parts[1][0], first, 0, marks, cells)
             return [states], last
@@ -471,7 +249,7 @@ class _Recurrent:
     def _check_input(self, x: Tensor, shape: Any, steps: int) -> Tensor:
         """The input, whose last axis has the features, contiguous."""
         if x.dtype not in (torch.float32, torch.float64) or not (x.is_cpu or x.is_cuda) or x.layout is not torch.strided or \
-                x.is_neg() or not x.is_contiguous():
+                not _tensors.is_dense(x):
             x = _checked(f"bppsa.torch.{type(self).__name__}: input", x)
         if x.shape[-1] != self.input_size or steps == 0 or x.shape[-1] == 0:
             raise ValueError(f"bppsa.torch.{type(self).__name__}: input is {list(shape)}, expected {self.input_size} numbers in "
@@ -506,7 +284,7 @@ class _Recurrent:
         last = last if back is None else tuple(part.index_select(1, back) for part in last)
         return (joined[0], self._parted(last), *joined[1:])
 
-    @opaque(lambda args: type(args[0]).__name__)
+    @_door.opaque(lambda args: type(args[0]).__name__)
     def forward(self, input: Any, hx: Any = None, resets: Any = None, return_cells: bool = False) -> Any:
         """input [T,B,I], [B,T,I] with batch_first, [T,I], or a PackedSequence, whose shorter sequences end where they end; hx
         [L·D,B,H], or [L·D,H] with [T,I], zeros by default; D is the number of directions. Returns the states of the last layer,
@@ -547,7 +325,7 @@ class _Recurrent:
         return (states[0], self._parted(last), *states[1:])
 
 
-class RNN(_Recurrent, torch.nn.RNN):
+class RNN(_Recurrent, torch.nn.RNNBase):
     """torch.nn.RNN (tanh or ReLU) with more options, by name:
 
     scan      how gradients are computed: "auto" (the fastest of all by a cost model), "bp" (sequential back-propagation),
@@ -572,8 +350,9 @@ class RNN(_Recurrent, torch.nn.RNN):
 
     Float32 or float64: on the CPU with torch.get_num_threads() threads, which do not change a bit; on a GPU, where the wheel has
     CUDA, on the caller's stream. Layers after .bfloat16() or .half(), and inputs in these types under autocast, are computed in
-    float32; results have the input's type, and every gradient that of its tensor. Refused, in a sentence: the gradient of a
-    gradient; tracing, scripting, export, vmap.
+    float32; results have the input's type, and every gradient that of its tensor. From PyTorch 2.5 on second derivatives, forward
+    mode, torch.func, torch.compile(fullgraph=True) and torch.export hold; with an older one they are refused in a sentence, as
+    torch.jit is with any (docs/python.md, "Derivatives of any kind").
     """
 
     _cell = "rnn"
@@ -581,11 +360,17 @@ class RNN(_Recurrent, torch.nn.RNN):
     def __init__(self, *args: Any, scan: str = "auto", forward: str = "sequential", scan_chunks: int | None = None,
                  scan_warm_up: int | None = None, scan_tolerance: float | None = None, reset_state: str = "zero",
                  **kwargs: Any) -> None:
-        super().__init__(*map(plain, args), **{name: plain(value) for name, value in kwargs.items()})
+        kinds = {"tanh": "RNN_TANH", "relu": "RNN_RELU"}
+        named = len(args) > 3 and isinstance(args[3], str)  # torch.nn.RNN takes it as the fourth argument since PyTorch 2.1
+        nonlinearity = args[3] if named else kwargs.pop("nonlinearity", "tanh")
+        if nonlinearity not in kinds:
+            raise ValueError(f"bppsa.torch.RNN: nonlinearity is {nonlinearity!r}, expected 'tanh' or 'relu'")
+        self._construct(kinds[nonlinearity], args[:3] + args[4:] if named else args, kwargs)
+        self.nonlinearity = nonlinearity
         self._prepare(scan, forward, reset_state, scan_chunks, scan_warm_up, scan_tolerance)
 
 
-class GRU(_Recurrent, torch.nn.GRU):
+class GRU(_Recurrent, torch.nn.RNNBase):
     """torch.nn.GRU with the options of RNN. Gates are stacked r, z, n; the reset gate comes after the matrix product."""
 
     _cell = "gru"
@@ -593,11 +378,11 @@ class GRU(_Recurrent, torch.nn.GRU):
     def __init__(self, *args: Any, scan: str = "auto", forward: str = "sequential", scan_chunks: int | None = None,
                  scan_warm_up: int | None = None, scan_tolerance: float | None = None, reset_state: str = "zero",
                  **kwargs: Any) -> None:
-        super().__init__(*map(plain, args), **{name: plain(value) for name, value in kwargs.items()})
+        self._construct("GRU", args, kwargs)
         self._prepare(scan, forward, reset_state, scan_chunks, scan_warm_up, scan_tolerance)
 
 
-class LSTM(_Recurrent, torch.nn.LSTM):
+class LSTM(_Recurrent, torch.nn.RNNBase):
     """torch.nn.LSTM with the options of RNN. Gates are stacked i, f, g, o. The initial and the last state are pairs (h, c).
     proj_size is refused."""
 
@@ -607,7 +392,7 @@ class LSTM(_Recurrent, torch.nn.LSTM):
     def __init__(self, *args: Any, scan: str = "auto", forward: str = "sequential", scan_chunks: int | None = None,
                  scan_warm_up: int | None = None, scan_tolerance: float | None = None, reset_state: str = "zero",
                  **kwargs: Any) -> None:
-        super().__init__(*map(plain, args), **{name: plain(value) for name, value in kwargs.items()})
+        self._construct("LSTM", args, kwargs)
         if self.proj_size != 0:
             raise NotImplementedError(f"bppsa.torch.LSTM: proj_size is {self.proj_size}, expected 0: there are no projections")
         self._prepare(scan, forward, reset_state, scan_chunks, scan_warm_up, scan_tolerance)

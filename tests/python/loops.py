@@ -27,7 +27,7 @@ def outputs(layer, x, start=None, resets=None, lengths=None):
     """Of a layer of torch.nn, or of ours, without dropout, on x [T,B,I]: h_1 .. h_T of the last layer [T,B,D·H], 0 behind a
     sample's end; the last states [L·D,B,H], a list of one or of an LSTM two; and c_1 .. c_T, or None."""
     steps, batch = x.shape[:2]
-    pair = isinstance(layer, torch.nn.LSTM)
+    pair = type(layer).__name__ == "LSTM"
     resets = torch.zeros(steps, batch, dtype=torch.bool) if resets is None else resets.bool()
     lengths = torch.full((batch,), steps) if lengths is None else torch.as_tensor(lengths)
     behind = torch.cat([resets[1:], resets.new_zeros(1, batch)]) & (torch.arange(steps).unsqueeze(1) + 1 < lengths)

@@ -1,7 +1,8 @@
 #!/bin/sh
 # run.sh PACKAGE FILE [SANITIZER]: runs a test of the Python package, which lies in PACKAGE, with the first python3 that has numpy;
 # skipped (77) where none has. SANITIZER: the libraries, with colons between them, that have to be loaded before Python. At full
-# length (BPPSA_TEST_LENGTH=full) tests of bppsa.jax run in the environment of bench/rivals/setup, if it has been made.
+# length (BPPSA_TEST_LENGTH=full) tests of bppsa.jax run in the environment of bench/rivals/setup, if it has been made, and those of
+# bppsa.torch there too, with today's PyTorch, behind the system's.
 set -eu
 package=$1
 file=$2
@@ -23,4 +24,17 @@ if [ -n "${3:-}" ]; then
   LD_PRELOAD=$3
   export LD_PRELOAD
 fi
-PYTHONPATH=$package PYTHONDONTWRITEBYTECODE=1 exec "$python" "$file"
+PYTHONPATH=$package
+PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH PYTHONDONTWRITEBYTECODE
+modern=$(dirname "$file")/../../build/rivals/bin/python
+if [ "${BPPSA_TEST_LENGTH:-}" != full ] || [ -n "${3:-}" ] || [ ! -x "$modern" ] ||
+  ! expr "$(basename "$file")" : 'test_\(torch\|passes\|precision\|refusals\|resets\|sequences\)' >/dev/null; then
+  exec "$python" "$file"
+fi
+status=0
+"$python" "$file" || status=$?
+if [ "$status" != 0 ] && [ "$status" != 77 ]; then
+  exit "$status"
+fi
+exec "$modern" "$file"

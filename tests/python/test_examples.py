@@ -9,6 +9,10 @@ import unittest
 
 from support import has, main
 
+MODERN = False
+if has("torch"):
+    from bppsa._tensors import MODERN
+
 EXAMPLES = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "..", "examples", "python")
 
 
@@ -66,8 +70,8 @@ class Examples(unittest.TestCase):
             return done.stdout, os.listdir(folder)
 
     def test_every_example_is_here(self):
-        self.assertEqual(sorted(os.listdir(EXAMPLES)), ["audio_gru.py", "gru_sessions.py", "pruned_flops.py",
-                                                        "purejaxrl.py", "recurrent_ppo.py", "state_space.py"])
+        self.assertEqual(sorted(os.listdir(EXAMPLES)), ["audio_gru.py", "fisher_vector.py", "gradient_penalty.py", "gru_sessions.py",
+                                                        "pruned_flops.py", "purejaxrl.py", "recurrent_ppo.py", "state_space.py"])
 
     def test_the_first_one_of_the_page_is_short(self):
         """tests/docs runs it."""
@@ -104,6 +108,27 @@ class Examples(unittest.TestCase):
         out, _ = self.run_example("state_space.py", "--steps", "60", "--length", "37")
         losses = [float(loss) for loss in re.findall(r"loss ([0-9.]+)", out)]
         self.assertLess(losses[-1], 0.5 * losses[0], out)
+
+    @unittest.skipUnless(has("torch"), "PyTorch is missing (package python3-torch)")
+    def test_gradient_penalty(self):
+        """With the penalty the answer's slope is smaller. An older PyTorch is refused in a line."""
+        if not MODERN:
+            done = subprocess.run([sys.executable, os.path.join(EXAMPLES, "gradient_penalty.py")], stderr=subprocess.PIPE,
+                                  text=True, check=False)
+            self.assertEqual((done.returncode, done.stderr.count("\n")), (1, 1), done.stderr)
+            self.assertIn("expected 2.5 or newer", done.stderr)
+            return
+        out, _ = self.run_example("gradient_penalty.py", "--steps", "15", "--length", "40")
+        slopes = [float(slope) for slope in re.findall(r"slope ([0-9.]+)", out)]
+        self.assertEqual(len(slopes), 2, out)
+        self.assertLess(slopes[1], slopes[0], out)
+
+    @unittest.skipUnless(MODERN, "this PyTorch is older than 2.5")
+    def test_fisher_vector(self):
+        out, _ = self.run_example("fisher_vector.py", "--steps", "4", "--length", "30")
+        losses = [float(loss) for loss in re.findall(r"loss ([0-9.]+)", out)]
+        self.assertEqual(len(losses), 5, out)
+        self.assertEqual(sorted(losses, reverse=True), losses, out)
 
     @unittest.skipUnless(has("torch"), "PyTorch is missing (package python3-torch)")
     def test_recurrent_ppo(self):

@@ -9,11 +9,12 @@
 #include "core/base/alloc.h"
 #include "core/compute/memory.h"
 #include "networks/network_kinds.h"
+#include "python/passes.h"
 #include "recurrent/recurrent.h"
 #include "tests/core/helpers.h"
 #include "tests/support/support.h"
 
-enum { T = 11, B = 3, I = 2, H = 5, MOST = T * B * H * H, ARRAYS = 7, GRADIENTS = 7, CHUNKS = 3 };
+enum { T = 11, B = 3, I = 2, H = 5, MOST = T * B * H * H, MOVED = 7, GRADIENTS = 7, CHUNKS = 3 };
 
 /* Arguments of a pass, then its results. Weights have room for four gates. */
 enum {
@@ -32,7 +33,7 @@ enum {
   LAST_C,
   CELLS, /* all c */
   GRADIENT,
-  ALL = GRADIENT + ARRAYS
+  ALL = GRADIENT + MOVED
 };
 
 static bppsa_device *device; /* its stream is the caller's */
@@ -47,6 +48,7 @@ typedef struct {
   bppsa_dtype dtype;
   bool start, biases; /* h_0 and b_* are given */
   bool cells;         /* of an LSTM: all c are results, and OF_CELL is their gradient, not that of c_T in its first rows */
+  bool plan;          /* by stateless passes (python/passes.h) */
 } pass;
 
 static int64_t count_of(const pass *p, int which) {
@@ -78,12 +80,33 @@ typedef struct {
   void *x, *tapes[3];     /* x: another place for x; tapes: of the pass, another place for it, of another pass */
   void *output, *last[2]; /* of that other pass */
   int64_t tape;           /* bytes of a tape */
+  bppsa_python_plan *plan;
+  void *h, *c, *saved, *scratch; /* of passes by the plan */
 } passes;
 
 static void *zeros_on(const bppsa_device *where, int64_t bytes) {
   void *host = bppsa_calloc(bytes, 1), *array = on_device(where, host, bytes);
   bppsa_free(host);
   return array;
+}
+
+static void make_plan(const pass *p, const bppsa_device *where, passes *made) {
+  const int64_t numbers[BPPSA_PYTHON_PLAN_NUMBERS] = {
+      [BPPSA_PYTHON_STEPS] = T,   [BPPSA_PYTHON_BATCH] = B,           [BPPSA_PYTHON_INPUT] = I,
+      [BPPSA_PYTHON_HIDDEN] = H,  [BPPSA_PYTHON_BIASES] = p->biases,  [BPPSA_PYTHON_F64] = p->dtype == BPPSA_F64,
+      [BPPSA_PYTHON_THREADS] = 1, [BPPSA_PYTHON_INPUT_GRADIENTS] = 1, [BPPSA_PYTHON_CHUNKS] = CHUNKS,
+      [BPPSA_PYTHON_WARM_UP] = 2};
+  int64_t facts[BPPSA_PYTHON_PLAN_FACTS];
+  assert_int_equal(bppsa_python_plan_create(p->cell, p->method, "sequential", numbers, -1, gpu_of(where),
+                                            bppsa_device_get_stream(where), &made->plan),
+                   BPPSA_OK);
+  bppsa_python_plan_facts(made->plan, facts);
+  assert_int_equal(facts[7], p->gates == 4 ? 2 : 1);
+  assert_int_equal(facts[1] > 0, bppsa_python_cell_saved(p->cell) > 0);
+  made->h = zeros_on(where, facts[0]);
+  made->c = p->gates == 4 ? zeros_on(where, facts[0]) : NULL;
+  made->saved = facts[1] > 0 ? zeros_on(where, facts[1]) : NULL;
+  made->scratch = zeros_on(where, facts[2] > facts[3] ? facts[2] : facts[3]);
 }
 
 static void make_passes(const pass *p, const bppsa_device *where, double *values[ALL], passes *made) {
@@ -106,6 +129,9 @@ static void make_passes(const pass *p, const bppsa_device *where, double *values
   for (int i = 0; i < 3; ++i) {
     made->tapes[i] = zeros_on(where, made->tape);
   }
+  if (p->plan) {
+    make_plan(p, where, made);
+  }
   made->x = zeros_on(where, count_of(p, X) * size);
   made->output = zeros_on(where, count_of(p, OUTPUT) * size);
 }
@@ -117,6 +143,10 @@ static void free_passes(const passes *m) {
   }
   for (int i = 0; i < 3; ++i) {
     bppsa_memory_free(m->where, m->tapes[i]);
+  }
+  bppsa_python_plan_destroy(m->plan);
+  for (int i = 0; i < 4; ++i) {
+    bppsa_memory_free(m->where, (void *[]){m->h, m->c, m->saved, m->scratch}[i]);
   }
   bppsa_memory_free(m->where, m->x);
   bppsa_memory_free(m->where, m->output);
@@ -148,6 +178,34 @@ static void go_through(const passes *m) {
                    BPPSA_OK);
 }
 
+/* A forward and a backward pass by the plan. */
+static void go_through_plan(const passes *m) {
+  void *const *a = m->a;
+  const int64_t row = B * H * (int64_t)bppsa_dtype_size(m->p->dtype);
+  void *at[ARRAYS] = {[ARRAY_x] = a[X],       [ARRAY_h0] = a[H0],       [ARRAY_c0] = a[C0],     [ARRAY_w_ih] = a[W_IH],
+                      [ARRAY_w_hh] = a[W_HH], [ARRAY_b_ih] = a[B_IH],   [ARRAY_b_hh] = a[B_HH], [ARRAY_h] = m->h,
+                      [ARRAY_c] = m->c,       [ARRAY_saved] = m->saved, [ARRAY_y] = a[OUTPUT]};
+  assert_int_equal(bppsa_python_plan_run(m->plan, BPPSA_PYTHON_FORWARD, at, m->scratch, NULL), BPPSA_OK);
+  assert_int_equal(bppsa_memory_queue_copy(m->where, a[LAST_H], row, (char *)m->h + T * row, row, row, 1), BPPSA_OK);
+  if (m->c != NULL) {
+    assert_int_equal(bppsa_memory_queue_copy(m->where, a[LAST_C], row, (char *)m->c + T * row, row, row, 1), BPPSA_OK);
+  }
+  if (a[CELLS] != NULL) {
+    assert_int_equal(bppsa_memory_queue_copy(m->where, a[CELLS], T * row, (char *)m->c + row, T * row, T * row, 1), BPPSA_OK);
+  }
+  at[ARRAY_y] = NULL;
+  at[ARRAY_of_y] = a[SEED];
+  at[m->p->cells ? ARRAY_of_cells : ARRAY_of_c_last] = a[OF_CELL];
+  at[ARRAY_of_x] = a[GRADIENT + X];
+  at[ARRAY_of_h0] = a[GRADIENT + H0];
+  at[ARRAY_of_c0] = a[GRADIENT + C0];
+  at[ARRAY_of_w_ih] = a[GRADIENT + W_IH];
+  at[ARRAY_of_w_hh] = a[GRADIENT + W_HH];
+  at[ARRAY_of_b_ih] = a[GRADIENT + B_IH];
+  at[ARRAY_of_b_hh] = a[GRADIENT + B_HH];
+  assert_int_equal(bppsa_python_plan_run(m->plan, BPPSA_PYTHON_BACKWARD, at, m->scratch, NULL), BPPSA_OK);
+}
+
 /* Runs a forward and a backward pass on `where`, whose stream is the caller's, from the inputs of `values` to its results. */
 static void run(const pass *p, const bppsa_device *where, double *values[ALL]) {
   const int64_t size = (int64_t)bppsa_dtype_size(p->dtype);
@@ -155,7 +213,11 @@ static void run(const pass *p, const bppsa_device *where, double *values[ALL]) {
   make_passes(p, where, values, &made);
   void *const *a = made.a;
   for (int repeat = 0; repeat < 2; ++repeat) { /* the second one does not depend on what the first one left */
-    go_through(&made);
+    if (p->plan) {
+      go_through_plan(&made);
+    } else {
+      go_through(&made);
+    }
   }
   if (is_emulated(where)) { /* its streams are lazy: the passes have waited for nothing */
     for (int64_t i = 0; i < count_of(p, OUTPUT) * size; ++i) {
@@ -226,10 +288,10 @@ static void test_gradients(void **state) {
   (void)state;
   for (int n = 0; n < 4; ++n) {
     const int k = n < 3 ? n : 2;
-    const pass p = {cells[k].name, "bp", cells[k].gates, BPPSA_F64, true, true, n == 3};
+    const pass p = {cells[k].name, "bp", cells[k].gates, BPPSA_F64, true, true, n == 3, false};
     double *values[ALL];
     make_values(&p, values);
-    for (int w = 0; w < ARRAYS; ++w) {
+    for (int w = 0; w < MOVED; ++w) {
       const int64_t count = is_used(&p, w) ? count_of(&p, w) : 0;
       double *direction = uniform(50 + (uint64_t)w, count + 1, 1e-5), *found = values[GRADIENT + w], expected = 0, losses[2];
       (void)loss_of(&p, values);
@@ -253,6 +315,19 @@ static void test_gradients(void **state) {
   }
 }
 
+/* Stateless passes have the bits of those that a layer computes. */
+static void expect_same_by_plan(const pass *p, double *values[ALL]) {
+  pass by_plan = *p;
+  double *found[ALL];
+  by_plan.plan = true;
+  make_values(&by_plan, found);
+  run(&by_plan, device, found);
+  for (int w = 0; w < ALL; ++w) {
+    assert_memory_equal(found[w], values[w], (size_t)(is_used(p, w) ? count_of(p, w) : 0) * sizeof(double));
+  }
+  free_values(found);
+}
+
 /* Every method, dtype and choice of arguments gives the processor's states and gradients by BP in float64. */
 static void test_as_the_processor(void **state) {
   (void)state;
@@ -260,15 +335,15 @@ static void test_as_the_processor(void **state) {
   const int count_methods = can_speculate() ? METHODS : METHODS - 1, all = 3 * 2 * count_methods;
   for (int n = 0; n < all * 4; ++n) {
     const int k = n % 3, more = n / all;
-    const pass p = {cells[k].name,       methods[n / 6 % count_methods],
-                    cells[k].gates,      n / 3 % 2 == 0 ? BPPSA_F32 : BPPSA_F64,
-                    more % 2 == 0,       more / 2 == 0,
-                    more % 2 != more / 2};
+    const pass p = {
+        cells[k].name, methods[n / 6 % count_methods], cells[k].gates, n / 3 % 2 == 0 ? BPPSA_F32 : BPPSA_F64, more % 2 == 0,
+        more / 2 == 0, more % 2 != more / 2,           false};
     pass reference = p;
     double *values[ALL], *expected[ALL];
     make_values(&p, values);
     make_values(&p, expected);
     run(&p, device, values);
+    expect_same_by_plan(&p, values);
     reference.dtype = BPPSA_F64;
     reference.method = "bp";
     for (int w = 0; w < INPUTS; ++w) { /* rounded as those of the pass */
@@ -462,8 +537,8 @@ static void read_account(const bppsa_python_account *account, double numbers[BPP
 /* An account counts passes in chunks alone; a state's pause makes the next pass BP, and then one less is to come. */
 static void test_accounts(void **state) {
   (void)state;
-  const pass planned[] = {{"gru", "speculative", 3, BPPSA_F64, true, true, false},
-                          {"gru", "bp", 3, BPPSA_F64, true, true, false}};
+  const pass planned[] = {{"gru", "speculative", 3, BPPSA_F64, true, true, false, false},
+                          {"gru", "bp", 3, BPPSA_F64, true, true, false, false}};
   bppsa_python_account *account = bppsa_calloc(1, (size_t)bppsa_python_account_bytes());
   double numbers[BPPSA_PYTHON_NUMBERS] = {-1}, *values[ALL];
   bppsa_device *host = cpu_device(1);

@@ -19,6 +19,7 @@ if has("torch"):
 
     import bppsa.torch
     from bppsa import _native
+    from bppsa._tensors import MODERN
 
 CONFIGURATIONS = int(os.environ.get("BPPSA_PYTHON_CONFIGURATIONS", "60"))
 CALLS = int(os.environ.get("BPPSA_PYTHON_CALLS", "400"))
@@ -522,11 +523,13 @@ except KeyboardInterrupt:
 
     def test_a_layer_that_is_being_made(self):
         self.check("""
-class Slow(_native.Layer):
+kind = _native.Plan if bppsa._tensors.MODERN else _native.Layer
+class Slow(kind):
     def __init__(self, *options):
         _native.command(["bench", "rnn", "--threads", "1"])
         super().__init__(*options)
-_native.Layer, bppsa._tensors.LONG, layer, x = Slow, 0, bppsa.torch.GRU(1, 2), torch.randn(3, 2, 1)
+setattr(_native, kind.__name__, Slow)
+bppsa._tensors.LONG, layer, x = 0, bppsa.torch.GRU(1, 2), torch.randn(3, 2, 1)
 """, "layer(x)")
 
     def test_a_scan_of_a_layer(self):
@@ -565,6 +568,8 @@ class Memory(Torch):
         self.assertEqual(_native.allocated(), before)
 
     def test_a_tape_comes_back_at_any_time(self):
+        if MODERN:
+            self.skipTest("this PyTorch's passes have no tapes of the module's")
         layer = bppsa.torch.RNN(2, 3)
         tapes, output = layer._pool.tapes, [layer(torch.randn(4, 1, 2))[0]]
 
@@ -582,11 +587,11 @@ class Memory(Torch):
 
     def test_many_lengths_keep_few_layers(self):
         layer = bppsa.torch.RNN(2, 3)
-        counts = []
-        for steps in range(1, 30):
+        counts, kept = [], 64 if MODERN else 8  # plans, which have no arrays, or layers
+        for steps in range(1, 4 * kept):
             layer(torch.randn(steps, 1, 2))[0].sum().backward()
             counts.append(_native.allocated())
-        self.assertLessEqual(counts[-1], max(counts[:8]))
+        self.assertLessEqual(counts[-1], max(counts[:kept]))
 
 
 if __name__ == "__main__":

@@ -8,18 +8,17 @@
 
 #include "core/base/alloc.h"
 #include "gru/gru.h"
+#include "python/passes.h"
 #include "recurrent/layer.h"
 #include "tests/python/xla_frame.h"
 #include "tests/support/support.h"
 
 enum { T = 7, B = 3, I = 2, H = 5, G = 3 * H, MOST = 4096 };
-#define NUMBER(name, shape, type) A_##name,
-enum { BPPSA_XLA_ARRAYS(NUMBER) ARRAYS };
 #define SHAPE(name, shape, type) shape,
-static const char *const shapes[ARRAYS] = {BPPSA_XLA_ARRAYS(SHAPE)};
+static const char *const shapes[ARRAYS] = {BPPSA_PYTHON_ARRAYS(SHAPE)};
 #define TYPE(name, shape, type) type,
-static const char types[ARRAYS] = {BPPSA_XLA_ARRAYS(TYPE)};
-#define BIT(name) (INT64_C(1) << A_##name)
+static const char types[ARRAYS] = {BPPSA_PYTHON_ARRAYS(TYPE)};
+#define BIT(name) (INT64_C(1) << ARRAY_##name)
 
 static const int64_t INPUTS = BIT(x) | BIT(h0) | BIT(w_ih) | BIT(w_hh) | BIT(b_ih) | BIT(b_hh);
 static const int64_t TAPE = BIT(h) | BIT(saved);
@@ -131,15 +130,25 @@ static void compute(problem *p, const int64_t *lengths, int member) {
     }
     d[which] = p->data[which] + (p->with_axis >> which & 1 ? member * count : 0);
   }
-  const bppsa_layer_inputs inputs = {d[A_x], d[A_h0], NULL, d[A_w_ih], d[A_w_hh], d[A_b_ih], d[A_b_hh], NULL, lengths, NULL};
-  const bppsa_layer_tape tape = {d[A_h], NULL, d[A_saved]};
-  const bppsa_layer_seed seed = {.h = d[A_of_h] + B * H};
-  const bppsa_layer_gradients gradients = {
-      .x = d[A_of_x], .h0 = d[A_of_h0], .w_ih = d[A_of_w_ih], .w_hh = d[A_of_w_hh], .b_ih = d[A_of_b_ih], .b_hh = d[A_of_b_hh]};
+  const bppsa_layer_inputs inputs = {.x = d[ARRAY_x],
+                                     .h0 = d[ARRAY_h0],
+                                     .w_ih = d[ARRAY_w_ih],
+                                     .w_hh = d[ARRAY_w_hh],
+                                     .b_ih = d[ARRAY_b_ih],
+                                     .b_hh = d[ARRAY_b_hh],
+                                     .lengths = lengths};
+  const bppsa_layer_tape tape = {.h = d[ARRAY_h], .saved = d[ARRAY_saved]};
+  const bppsa_layer_seed seed = {.h = d[ARRAY_of_h] + B * H};
+  const bppsa_layer_gradients gradients = {.x = d[ARRAY_of_x],
+                                           .h0 = d[ARRAY_of_h0],
+                                           .w_ih = d[ARRAY_of_w_ih],
+                                           .w_hh = d[ARRAY_of_w_hh],
+                                           .b_ih = d[ARRAY_of_b_ih],
+                                           .b_hh = d[ARRAY_of_b_hh]};
   assert_int_equal(bppsa_layer_forward(layer, device, &inputs, &tape, scratch), BPPSA_OK);
   assert_int_equal(bppsa_layer_backward(layer, device, &inputs, &tape, &seed, &gradients, scratch), BPPSA_OK);
   for (int k = 0; k < B * H; ++k) {
-    d[A_of_h0][k] += d[A_of_h][k]; /* row 0 */
+    d[ARRAY_of_h0][k] += d[ARRAY_of_h][k]; /* row 0 */
   }
   bppsa_free(scratch);
   bppsa_layer_destroy(layer);
@@ -167,8 +176,8 @@ static void test_passes(void **state) {
     compute(wanted, NULL, 0);
     assert_same(found, wanted, TAPE | GRADIENTS);
     /* the same with scratch that is too small */
-    memset(found->data[A_h], 0, sizeof(double) * (T + 1) * B * H);
-    found->dims[A_scratch][0] = 0;
+    memset(found->data[ARRAY_h], 0, sizeof(double) * (T + 1) * B * H);
+    found->dims[ARRAY_scratch][0] = 0;
     assert_int_equal(forward(found, INPUTS), 0);
     assert_int_equal(backward(found, INPUTS), 0);
     assert_same(found, wanted, TAPE | GRADIENTS);
@@ -181,16 +190,16 @@ static void test_lengths(void **state) {
   (void)state;
   problem *found = make_problem(), *wanted = make_problem();
   const int64_t lengths[B] = {4, T, 1};
-  memcpy(found->data[A_lengths], (const int32_t[B]){4, T, 1}, B * sizeof(int32_t));
+  memcpy(found->data[ARRAY_lengths], (const int32_t[B]){4, T, 1}, B * sizeof(int32_t));
   assert_int_equal(forward(found, INPUTS | BIT(lengths)), 0);
   assert_int_equal(backward(found, INPUTS | BIT(lengths)), 0);
   compute(wanted, lengths, 0);
   assert_same(found, wanted, TAPE | GRADIENTS);
-  found->buffers[A_lengths].dtype = BPPSA_XLA_S64;
-  memcpy(found->data[A_lengths], lengths, sizeof lengths);
+  found->buffers[ARRAY_lengths].dtype = BPPSA_XLA_S64;
+  memcpy(found->data[ARRAY_lengths], lengths, sizeof lengths);
   assert_int_equal(forward(found, INPUTS | BIT(lengths)), 0);
   assert_same(found, wanted, TAPE);
-  ((int64_t *)(void *)found->data[A_lengths])[2] = T + 1;
+  ((int64_t *)(void *)found->data[ARRAY_lengths])[2] = T + 1;
   assert_int_equal(forward(found, INPUTS | BIT(lengths)), BPPSA_XLA_INVALID_ARGUMENT);
   assert_non_null(strstr(last.text, "bppsa.jax: gru, forward: "));
   assert_non_null(strstr(last.text, "expected 1 .. 7"));
@@ -213,12 +222,12 @@ static void test_members(void **state) {
     compute(wanted, NULL, member);
   }
   assert_same(found, wanted, TAPE | GRADIENTS);
-  found->buffers[A_w_hh].dims[0] = 2;
+  found->buffers[ARRAY_w_hh].dims[0] = 2;
   assert_int_equal(forward(found, INPUTS), BPPSA_XLA_INVALID_ARGUMENT);
   found->members = 3;
   found->with_axis &= ~BIT(h);
-  set_shape(found, A_w_hh);
-  set_shape(found, A_h);
+  set_shape(found, ARRAY_w_hh);
+  set_shape(found, ARRAY_h);
   assert_int_equal(forward(found, INPUTS), BPPSA_XLA_INVALID_ARGUMENT);
   assert_non_null(strstr(last.text, "h: a result without an axis for the 3 passes"));
   free(found);
@@ -235,7 +244,7 @@ static void test_empty(void **state) {
   assert_int_equal(forward(p, INPUTS), 0);
   assert_int_equal(backward(p, INPUTS), 0);
   for (int k = 0; k < G * H; ++k) {
-    assert_true(p->data[A_of_w_hh][k] == 0);
+    assert_true(p->data[ARRAY_of_w_hh][k] == 0);
   }
   p->extents['B' - 'A'] = B;
   p->extents['T' - 'A'] = 0;
@@ -245,8 +254,8 @@ static void test_empty(void **state) {
   }
   assert_int_equal(forward(p, INPUTS), 0);
   assert_int_equal(backward(p, INPUTS), 0);
-  assert_memory_equal(p->data[A_h], p->data[A_h0], B * H * sizeof(double));
-  assert_memory_equal(p->data[A_of_h0], p->data[A_of_h], B * H * sizeof(double));
+  assert_memory_equal(p->data[ARRAY_h], p->data[ARRAY_h0], B * H * sizeof(double));
+  assert_memory_equal(p->data[ARRAY_of_h0], p->data[ARRAY_of_h], B * H * sizeof(double));
   free(p);
 }
 
@@ -263,14 +272,14 @@ static void test_refusals(void **state) {
   assert_int_equal(forward(p, INPUTS), BPPSA_XLA_INVALID_ARGUMENT);
   assert_non_null(strstr(last.text, "attribute method: expected a text of at most 23 characters"));
   p->method = "bp";
-  p->buffers[A_b_hh].dtype = BPPSA_XLA_F32;
+  p->buffers[ARRAY_b_hh].dtype = BPPSA_XLA_F32;
   assert_int_equal(forward(p, INPUTS), BPPSA_XLA_INVALID_ARGUMENT);
   assert_non_null(strstr(last.text, "b_hh: "));
-  set_shape(p, A_b_hh);
-  p->dims[A_h][0] = T;
+  set_shape(p, ARRAY_b_hh);
+  p->dims[ARRAY_h][0] = T;
   assert_int_equal(forward(p, INPUTS), BPPSA_XLA_INVALID_ARGUMENT);
   assert_non_null(strstr(last.text, "h: axis 0 has 7, expected N = 8"));
-  set_shape(p, A_h);
+  set_shape(p, ARRAY_h);
   assert_int_equal(forward(p, INPUTS & ~BIT(w_hh)), BPPSA_XLA_INVALID_ARGUMENT);
   assert_int_equal(forward(p, INPUTS), 0);
   free(p);
@@ -281,7 +290,7 @@ static void test_memory(void **state) {
   (void)state;
   problem *p = make_problem();
   p->method = "chunked 5"; /* a layer that no test above has made */
-  p->dims[A_scratch][0] = 0;
+  p->dims[ARRAY_scratch][0] = 0;
   const int64_t kept = bppsa_python_xla_kept();
   int64_t live = bppsa_alloc_live();
   bool made = false;

@@ -206,7 +206,7 @@ static inline bppsa_layer_inputs layer_inputs_of(const layer_problem *p, const l
 }
 
 static inline bppsa_layer_tape layer_tape_of(const layer_batch *b) {
-  return (bppsa_layer_tape){b->tape[0].data, b->tape[1].data, b->tape[2].data};
+  return (bppsa_layer_tape){.h = b->tape[0].data, .c = b->tape[1].data, .saved = b->tape[2].data};
 }
 
 static inline bppsa_view layer_view(const layer_problem *p, const void *data, int32_t ndim, const int64_t *shape) {
@@ -397,7 +397,14 @@ static inline bppsa_status layer_queue_backward(const layer_problem *p, const la
   const bppsa_layer_tape tape = layer_tape_of(b);
   const bppsa_layer_seed seed = {b->seeds[0].data, b->seeds[1].data, b->seeds[2].data, b->seeds[3].data};
   const layer_array *g = b->gradients;
-  const bppsa_layer_gradients to = {g[0].data, g[1].data, g[2].data, g[3].data, g[4].data, g[5].data, g[6].data, g[7].data};
+  const bppsa_layer_gradients to = {.x = g[0].data,
+                                    .h0 = g[1].data,
+                                    .c0 = g[2].data,
+                                    .w_ih = g[3].data,
+                                    .w_hh = g[4].data,
+                                    .b_ih = g[5].data,
+                                    .b_hh = g[6].data,
+                                    .reset_state = g[7].data};
   return bppsa_layer_backward(p->layer, p->device, &inputs, &tape, &seed, &to, scratch);
 }
 

@@ -128,13 +128,27 @@ static inline void tangent_free(const tangent_problem *p, layer_array *a, int co
 /* ---- passes ---- */
 
 static inline bppsa_layer_inputs tangent_inputs_of(const tangent_problem *p, const tangent_set *s) {
-  return (bppsa_layer_inputs){s->a[0].data, s->a[1].data, s->a[2].data, s->a[3].data, s->a[4].data,
-                              s->a[5].data, s->a[6].data, s->a[7].data, p->lengths,   p->resets};
+  return (bppsa_layer_inputs){.x = s->a[0].data,
+                              .h0 = s->a[1].data,
+                              .c0 = s->a[2].data,
+                              .w_ih = s->a[3].data,
+                              .w_hh = s->a[4].data,
+                              .b_ih = s->a[5].data,
+                              .b_hh = s->a[6].data,
+                              .reset_state = s->a[7].data,
+                              .lengths = p->lengths,
+                              .resets = p->resets};
 }
 
 static inline bppsa_layer_gradients tangent_gradients_of(const tangent_set *s) {
-  return (bppsa_layer_gradients){s->a[0].data, s->a[1].data, s->a[2].data, s->a[3].data,
-                                 s->a[4].data, s->a[5].data, s->a[6].data, s->a[7].data};
+  return (bppsa_layer_gradients){.x = s->a[0].data,
+                                 .h0 = s->a[1].data,
+                                 .c0 = s->a[2].data,
+                                 .w_ih = s->a[3].data,
+                                 .w_hh = s->a[4].data,
+                                 .b_ih = s->a[5].data,
+                                 .b_hh = s->a[6].data,
+                                 .reset_state = s->a[7].data};
 }
 
 static inline bppsa_layer_tangents tangent_direction_of(const tangent_set *s) {
@@ -147,7 +161,7 @@ static inline bppsa_layer_seed tangent_seed_of(const tangent_seed *s) {
 }
 
 static inline bppsa_layer_tape tangent_tape_of(const tangent_states *s) {
-  return (bppsa_layer_tape){s->a[0].data, s->a[1].data, s->a[2].data};
+  return (bppsa_layer_tape){.h = s->a[0].data, .c = s->a[1].data, .saved = s->a[2].data};
 }
 
 static inline tangent_states tangent_forward(const tangent_problem *p, const tangent_set *point) {

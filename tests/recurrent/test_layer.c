@@ -107,9 +107,15 @@ static void *call_layer(void *argument) {
   for (int i = 0; i < LAYER_GRADIENTS; ++i) {
     gradients[i] = b->gradients[i].data != NULL ? malloc((size_t)b->gradients[i].size) : NULL;
   }
-  const bppsa_layer_tape tape = {states[0], states[1], states[2]};
-  const bppsa_layer_gradients to = {gradients[0], gradients[1], gradients[2], gradients[3],
-                                    gradients[4], gradients[5], gradients[6], gradients[7]};
+  const bppsa_layer_tape tape = {.h = states[0], .c = states[1], .saved = states[2]};
+  const bppsa_layer_gradients to = {.x = gradients[0],
+                                    .h0 = gradients[1],
+                                    .c0 = gradients[2],
+                                    .w_ih = gradients[3],
+                                    .w_hh = gradients[4],
+                                    .b_ih = gradients[5],
+                                    .b_hh = gradients[6],
+                                    .reset_state = gradients[7]};
   for (int turn = 0; turn < TURNS; ++turn) {
     c->different += bppsa_layer_forward(p->layer, p->device, &inputs, &tape, scratch) != BPPSA_OK;
     c->different += bppsa_layer_backward(p->layer, p->device, &inputs, &tape, &seed, &to, scratch) != BPPSA_OK;

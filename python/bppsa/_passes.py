@@ -1,0 +1,298 @@
+"""Stateless passes of a recurrent layer between tensors: which arrays a pass has, how large they are, and the call of the library.
+
+A pass is one of five kinds (python/passes.h):
+
+    forward    (x, weights, ..) -> y, h_last, .. and the tape h, c, saved   what a layer computes, and what its backward pass reads
+    backward   (x, weights, .., tape, of_y, ..) -> of_x, of_w_ih, ..        the gradients
+    tangent    (x, weights, .., tape, d_x, ..) -> d_h, d_c                  the derivative of the states along a direction
+    second     all of these -> of_x, ..                                     the derivative of the gradients along a direction
+    third      (x, .., tape, d_x, .., d_h, d_c, e_x, ..) -> e_h, e_c        the derivative of d_h, d_c along another direction
+
+Its arrays have names. Nothing but tensors goes from one pass to another: a backward pass may run never, twice, or in another
+thread. What passes in chunks of time remember is the account of a module (_pool.py), which a call names by a number.
+"""
+from __future__ import annotations
+
+import functools
+from typing import Any, Dict, NamedTuple, Sequence
+
+import torch
+from torch import Tensor
+
+from . import _native, _tensors
+from ._pool import Account, find_account
+from ._spans import Spans
+
+KINDS = ("forward", "backward", "tangent", "second", "third")
+PARAMETERS = ("x", "h0", "c0", "w_ih", "w_hh", "b_ih", "b_hh", "reset_state")  # with respect to which a layer has derivatives
+TAPE = ("h", "c", "saved")
+Named = Dict[str, Tensor]
+
+# Of each array a letter an axis (python/passes.h). Those behind the library's own are tensors of PyTorch alone: an LSTM's c_1 ..
+# c_T, the last states, and the marks by which layers learn whether the loss misses a step (_derivatives.py).
+SHAPES: dict[str, str] = {name: shape for name, shape, _ in _native.arrays()}
+_OWN = {"cells": "TBH", "h_last": "BH", "c_last": "BH", "mark": "", "below": "", "of_mark": "", "of_below": ""}
+_NUMBER = {name: number for number, name in enumerate(SHAPES)}
+SHAPES.update(_OWN)
+_BYTES = {"lengths": torch.int64, "resets": torch.uint8}
+
+
+class Layer(NamedTuple):
+    """What a call says beside its arrays. account and number: of the module, and of the layer's direction in it; account "": of no
+    module. A number below 0: backward passes in chunks of time are sequential."""
+
+    cell: str
+    relu: bool
+    scan: str
+    forward: str
+    chunks: int
+    warm_up: int
+    tolerance: float
+    account: str
+    number: int
+
+    def text(self) -> str:
+        """As an operator's argument. Whoever writes one in another way writes the same (_stateless.py)."""
+        return "|".join(map(str, self))
+
+    def without_state(self) -> Layer:
+        return self._replace(account="", number=-1)
+
+
+@functools.lru_cache(maxsize=1024)
+def layer_of(text: str) -> Layer:
+    """The layer that a text stands for. RequestError: the text is none."""
+    parts = text.split("|")
+    try:
+        cell, relu, scan, forward, chunks, warm_up, tolerance, account, number = parts
+        if cell not in _tensors.GATES:
+            raise _native.RequestError(f"bppsa.torch: layer {text!r}: no cell {cell!r}, expected {', '.join(_tensors.GATES)}")
+        return Layer(cell, relu == "True", scan, forward, int(chunks), int(warm_up), float(tolerance), account, int(number))
+    except _native.RequestError:
+        raise
+    except ValueError as reason:
+        raise _native.RequestError(f"bppsa.torch: layer {text!r}, expected {len(Layer._fields)} parts with '|' between them: "
+                                   f"{', '.join(Layer._fields)}") from reason
+
+
+class Call:
+    """A pass without its arrays: the names of those that it has, and of those that it gives."""
+
+    __slots__ = ("kind", "number", "arguments", "results", "text", "layer")
+
+    def __init__(self, kind: str, arguments: str, results: str, text: str) -> None:
+        self.kind, self.number, self.text, self.layer = kind, KINDS.index(kind), text, layer_of(text)
+        self.arguments, self.results = tuple(arguments.split()), tuple(results.split())
+        for name in (*self.arguments, *self.results):
+            if name not in SHAPES:
+                raise _native.RequestError(f"bppsa.torch: {kind}: {name!r} is no array of a pass, expected one of "
+                                           f"{', '.join(SHAPES)}")
+
+    @property
+    def pair(self) -> bool:
+        return self.layer.cell == "lstm"
+
+
+call_of = functools.lru_cache(maxsize=4096)(Call)
+
+
+# ---- sizes ----
+
+class Sizes:
+    """The extents of a call's axes, from its arrays' shapes, which may be symbols."""
+
+    __slots__ = ("steps", "batch", "width", "hidden", "rows", "letters")
+
+    def __init__(self, call: Call, named: Named) -> None:
+        x, w_hh = named.get("x"), named.get("w_hh")
+        if x is None or w_hh is None or "w_ih" not in named or x.dim() != 3 or w_hh.dim() != 2:
+            raise _native.RequestError(f"bppsa.torch: {call.kind}: expected x [T, B, I], w_ih [G H, I] and w_hh [G H, H]")
+        self.steps, self.batch, self.width = x.shape
+        self.hidden = w_hh.shape[1]
+        self.rows = _tensors.GATES[call.layer.cell] * self.hidden
+        self.letters = {"T": self.steps, "N": self.steps + 1, "B": self.batch, "I": self.width, "H": self.hidden, "G": self.rows,
+                        "S": (2 if call.pair else 1) * self.hidden, "K": _SAVED[call.layer.cell] * self.hidden}
+
+    def of(self, name: str) -> tuple[Any, ...]:
+        letters = self.letters
+        return tuple([letters[letter] for letter in SHAPES[name]])
+
+
+# How many numbers each cell saves for a unit, a step and a sample beside its states.
+_SAVED = {cell: _native.cell_saved(cell) for cell in _tensors.GATES}
+
+
+def results_of(cell: str, tape: bool, cells: bool, mark: bool) -> str:
+    """The results of a forward pass, in order. tape: also what a backward pass reads."""
+    pair = cell == "lstm"
+    names = ["y", "h_last", *(["c_last"] if pair else []), *(["cells"] if cells else []), *(["mark"] if mark else [])]
+    if tape:
+        names += ["h", *(["c"] if pair else []), *(["saved"] if _SAVED[cell] else [])]
+    return " ".join(names)
+
+
+# ---- a pass with numbers ----
+
+_PADDING = 64  # bytes behind states on a GPU, because kernels read so far
+
+
+def _empty(x: Tensor, shape: Sequence[int]) -> Tensor:
+    """Room for a result, in the memory of x."""
+    if not x.is_cuda:
+        return x.new_empty(shape)
+    count = 1
+    for extent in shape:
+        count *= extent
+    return x.new_empty(count + _PADDING // x.element_size())[:count].view(shape)
+
+
+def _padded(array: Tensor) -> Tensor:
+    """The states, with memory behind them where kernels read beyond their end."""
+    room = array.untyped_storage().nbytes() - (array.storage_offset() + array.numel()) * array.element_size()
+    return array if room >= _PADDING else _empty(array, array.shape).copy_(array)
+
+
+def _readable(call: Call, name: str, array: Tensor, shape: tuple[int, ...], x: Tensor) -> Tensor:
+    """The array, contiguous, if the library can read it. Lengths are on the CPU."""
+    dtype = _BYTES.get(name, x.dtype)
+    right = array.dtype is dtype or (name == "resets" and array.dtype is torch.bool)
+    where = torch.device("cpu") if name == "lengths" else x.device
+    if array.shape != shape or not right or array.device != where or array.layout is not torch.strided:
+        raise _native.RequestError(f"bppsa.torch: {call.kind}: {name} is {array.dtype} {list(array.shape)} on {array.device}, "
+                                   f"expected {dtype} {list(shape)} on {where}")
+    array = array if _tensors.is_dense(array) else _tensors.dense(array)
+    return _padded(array) if array.is_cuda and name in TAPE else array
+
+
+def _key(call: Call, named: Named, sizes: Sizes) -> tuple[Any, ...]:
+    """All that the layer of a pass depends on (_native.Plan)."""
+    layer, x = call.layer, named["x"]
+    to_inputs = call.kind != "backward" or "of_x" in call.results or "of_h0" in call.results or "of_c0" in call.results
+    return (layer[:4], (sizes.steps, sizes.batch, sizes.width, sizes.hidden), x.dtype is torch.float64,
+            ("b_ih" in named or "b_hh" in named, "lengths" in named, "resets" in named, "reset_state" in named),
+            to_inputs, torch.get_num_threads(), *_tensors.place(x), layer[4:7])
+
+
+def last_rows(states: Tensor, lengths: Tensor | None) -> Tensor:
+    """Each sample's last row [B,H] of states [T+1,B,H]."""
+    if lengths is None:
+        return states[-1]
+    return states.gather(0, lengths.to(states.device).view(1, -1, 1).expand(1, -1, states.shape[2]))[0]
+
+
+def _misses(named: Named) -> bool:
+    """Does the gradient of h_1 .. h_T [T,B,H] miss a step of a sample? Then gradients of inputs are to be those of BP."""
+    seed, last = named.get("of_y"), named.get("of_h_last")
+    if seed is None or ("of_mark" in named and named["of_mark"].item() > 0):
+        return True
+    spans = Spans(named.get("lengths"))
+    if last is not None:
+        seed = seed.clone()
+        spans.add_last(seed, last)
+    rows = spans.rows(seed.shape[0])
+    seed = seed if rows is None else seed.view(-1, 1, seed.shape[2]).index_select(0, rows)
+    if seed.is_cuda:
+        return not bool((seed != 0).any(2).all())
+    return not _native.reaches(seed.data_ptr(), seed.dtype is torch.float64, seed.shape[0] * seed.shape[1], seed.shape[2])
+
+
+class _Memory:
+    """What a pass in chunks of time is given of its module's state, and leaves there."""
+
+    __slots__ = ("call", "account", "sequential", "record")
+
+    def __init__(self, call: Call, account: Account | None, sequential: bool) -> None:
+        self.call, self.account, self.sequential = call, account, sequential
+        self.record = _native.Record()
+        failures, left, warm_up = self._states().get(call.layer.number, (0, 0, 0))
+        self.record.state = failures, 1 if sequential else left, warm_up
+
+    def _states(self) -> dict[int, _native.State]:
+        if self.account is None:
+            return {}
+        return self.account.pauses if self.call.kind == "forward" else self.account.states
+
+    def end(self, plan: _native.Plan) -> None:
+        if self.account is not None and self.call.layer.number >= 0:
+            self.account.note(plan, self.call.kind == "backward", self.record)
+            if not self.sequential:
+                self._states()[self.call.layer.number] = self.record.state
+
+
+def _flops(call: Call, sizes: Sizes) -> float:
+    passes = 1 if call.kind == "forward" else 2
+    return 2.0 * passes * sizes.steps * sizes.batch * sizes.rows * (sizes.width + sizes.hidden) * _tensors.growth(
+        call.layer.scan, sizes.hidden)
+
+
+@torch.compiler.disable  # the library writes to addresses, of which a graph of torch.compile knows nothing
+def compute(call: Call, arrays: Sequence[Tensor]) -> list[Tensor]:
+    """Computes a pass with numbers: its results, which are new tensors. RequestError: an array is not what it is to be."""
+    if len(arrays) != len(call.arguments):
+        raise _native.RequestError(f"bppsa.torch: {call.kind}: {len(arrays)} arrays, expected {len(call.arguments)}: "
+                                   f"{' '.join(call.arguments)}")
+    named = dict(zip(call.arguments, arrays))
+    sizes = Sizes(call, named)
+    x = named["x"]
+    if x.dtype not in (torch.float32, torch.float64) or x.device.type not in ("cpu", "cuda"):
+        raise _native.RequestError(f"bppsa.torch: {call.kind}: x is {x.dtype} on {x.device}, expected torch.float32 or "
+                                   "torch.float64 on the CPU or a GPU of CUDA")
+    for name, array in named.items():
+        named[name] = _readable(call, name, array, sizes.of(name), x)
+    return _compute(call, named, sizes)
+
+
+def _compute(call: Call, named: Named, sizes: Sizes) -> list[Tensor]:
+    x, to = named["x"], {name: None for name in call.results}
+    if sizes.batch == 0:
+        return [x.new_zeros(sizes.of(name)) for name in to]
+    forward = call.kind == "forward"
+    made = {name: _empty(x, sizes.of(name)) for name in (*to, *(results_of(call.layer.cell, True, False, False).split()
+                                                               if forward else ()))
+            if name in _NUMBER and not (forward and name == "y")}
+    if forward and "h" in to:  # the states are kept, and the caller may change the outputs
+        made["y"] = x.new_empty(sizes.of("y"))
+    sequential = _tensors.call(_flops(call, sizes), x, lambda: _run(call, named, made, _key(call, named, sizes)))
+    lengths = named.get("lengths")
+    for name in to:
+        to[name] = made[name] if name in made else \
+            made["h"][1:] if name == "y" else \
+            made["c"][1:].clone() if name == "cells" else \
+            last_rows(made["h" if name == "h_last" else "c"], lengths).clone() if name in ("h_last", "c_last") else \
+            x.new_full((), float(sequential))  # marks, and what goes to that of the layer below
+    return list(to.values())
+
+
+def _run(call: Call, named: Named, made: Named, key: Any) -> bool:
+    """Computes a pass from arrays to arrays, which are its own, behind an interrupt too. Was it sequential instead of in chunks?"""
+    x, account = named["x"], find_account(call.layer.account)
+    plan = (account or _NOBODY).plan(key)  # a new one may take seconds
+    memory, sequential = None, False
+    if not x.is_cuda and call.number < 2 and plan.speculates[call.number]:
+        to_inputs = any(name in call.results for name in ("of_below", "of_x", "of_h0", "of_c0"))
+        sequential = call.kind == "backward" and (call.layer.number < 0 or (to_inputs and _misses(named)))
+        memory = _Memory(call, account, sequential)
+    scratch = x.new_empty(plan.scratch[call.number], dtype=torch.uint8)
+    at = _native.addresses()
+    for group in (named, made):
+        for name, array in group.items():
+            number = _NUMBER.get(name)
+            if number is not None:
+                at[number] = array.data_ptr()
+    plan.run(call.number, at, scratch.data_ptr(), None if memory is None else memory.record)
+    if memory is not None:
+        memory.end(plan)
+    return sequential
+
+
+_NOBODY = Account()  # keeps plans of calls whose module is gone, or in another process
+
+
+def plain(arrays: Sequence[Tensor]) -> bool:
+    """Have all arrays numbers that nobody records?"""
+    if torch._C._len_torch_dispatch_stack() > 0:
+        return False
+    for array in arrays:
+        if type(array) is not Tensor and type(array) is not torch.nn.Parameter:
+            return False
+    return True
