@@ -34,7 +34,7 @@ typedef struct {
 
 extern const bppsa_mfcc_config bppsa_mfcc_sets[BPPSA_MFCC_SETS]; /* S, M, L */
 
-typedef enum { BPPSA_PADDING_CONSTANT = 0, BPPSA_PADDING_REFLECT } bppsa_mfcc_padding;
+typedef enum { BPPSA_PADDING_CONSTANT = 0, BPPSA_PADDING_REFLECT } bppsa_mfcc_padding; /* at the ends of a sound */
 
 typedef struct bppsa_mfcc_plan bppsa_mfcc_plan;
 typedef struct bppsa_mfcc_workspace bppsa_mfcc_workspace;

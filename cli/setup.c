@@ -225,6 +225,22 @@ static bool trains_by_loss(const bppsa_cli *cli) {
   return bppsa_cli_value(cli, BPPSA_OPTION_LOSS)->meaning == &bppsa_meaning_train_loss;
 }
 
+/* Reads --recompute-every, which implies BP where nothing else is asked for. */
+static bppsa_status setup_recompute(const bppsa_cli *cli, bppsa_gradient_method *method, int64_t *recompute) {
+  const bppsa_option_value *value = bppsa_cli_value(cli, BPPSA_OPTION_RECOMPUTE_EVERY);
+  if (!value->given) {
+    return BPPSA_OK;
+  }
+  if (method->backward == BPPSA_BACKWARD_SCAN && !bppsa_cli_given(cli, BPPSA_OPTION_BACKWARD) && !any_scan_given(cli)) {
+    method->backward = BPPSA_BACKWARD_BP;
+  }
+  *recompute = value->integer;
+  return method->backward == BPPSA_BACKWARD_BP || method->backward == BPPSA_BACKWARD_AUTO
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "--recompute-every: given beside %s, expected --backward bp or auto",
+                          method->backward == BPPSA_BACKWARD_SCAN ? "a scan" : "speculative BP");
+}
+
 bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_runs runs, bppsa_network_config *config) {
   const struct {
     bppsa_option option;
@@ -270,10 +286,13 @@ bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_runs runs, bppsa_net
   if (runs == BPPSA_RUNS_ALL) {
     setup_numbers(cli, &config->method.scan);
     setup_speculative_numbers(cli, &config->steps.speculation);
+    const bppsa_option_value *recompute = bppsa_cli_value(cli, BPPSA_OPTION_RECOMPUTE_EVERY);
+    config->steps.recompute = recompute->given ? recompute->integer : 0;
     return BPPSA_OK;
   }
   BPPSA_TRY(setup_gradients(cli, &config->method));
-  return setup_speculation(cli, &config->method, &config->steps.speculation);
+  BPPSA_TRY(setup_speculation(cli, &config->method, &config->steps.speculation));
+  return setup_recompute(cli, &config->method, &config->steps.recompute);
 }
 
 static void show_plan(void *context, const char *what) {
@@ -480,10 +499,10 @@ bppsa_status bppsa_setup_streams(const bppsa_cli *cli, bool ranks, const bppsa_n
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
                       "--stateful: given beside --bidirectional, whose reverse direction has no past, expected one direction");
   }
-  if (ranks && strcmp(split, "batch") != 0) {
+  if (ranks && strncmp(split, "batch", 5) != 0 && strncmp(split, "time", 4) != 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
-                      "--stateful: given beside --split %s, where other ranks have the states in which a batch ends than those "
-                      "that begin the next one, expected --split batch",
+                      "--stateful: given beside --split %s, where passes begin with states of 0, expected --split batch, time or "
+                      "both",
                       split);
   }
   dataset->streams = true;
@@ -492,9 +511,9 @@ bppsa_status bppsa_setup_streams(const bppsa_cli *cli, bool ranks, const bppsa_n
 
 bppsa_status bppsa_setup_windows(const bppsa_cli *cli, bool ranks, bppsa_network_config *config, bppsa_dataset *dataset) {
   const int64_t windows = bppsa_cli_value(cli, BPPSA_OPTION_BPTT)->integer;
-  const bool cuda = strncmp(bppsa_cli_value(cli, BPPSA_OPTION_DEVICE)->text, "cuda", 4) == 0;
-  const char *beside = ranks                      ? "ranks, where gradients stay in their batch, expected no ranks"
-                       : cuda                     ? "--device cuda, where gradients stay in their batch, expected --device cpu"
+  const char *split = bppsa_cli_value(cli, BPPSA_OPTION_SPLIT)->text;
+  const bool along = ranks && (strncmp(split, "batch", 5) != 0 || strstr(split, "time") != NULL);
+  const char *beside = along ? "ranks that share steps, which have the same number in every pass, expected --split batch"
                        : dataset->packing != NULL ? "--pack, whose rows begin anew, expected --lengths alone"
                        : config->steps.forward.kind == BPPSA_FORWARD_SPECULATIVE
                            ? "a speculative forward pass, whose samples have one length, expected --forward sequential"

@@ -8,8 +8,8 @@
  * columns (im2col), on a GPU by cuDNN's deterministic algorithms, f32 without TF32: two runs on a GPU give the same bits, but
  * not those of a CPU.
  *
- * A graph runs in the order of its layers, on a CPU. BP adds up what the readers of a tensor give it; a scan goes over live sets
- * (cnn/live.h), so that g_t is the gradient of all tensors that live behind layer t.
+ * A graph runs in the order of its layers, on a CPU. BP adds up what the readers of a tensor give it; a scan goes over live sets,
+ * so that g_t is the gradient of all tensors that live behind layer t.
  *
  * Parameters have PyTorch's names and layouts, NAME.weight [Co][Ci/G][kh][kw] or [Co][Ci] and NAME.bias [Co], in the order of
  * the layers.
@@ -43,7 +43,7 @@ typedef struct {
   bool input_gradients;                    /* computes the gradient of x too */
   int64_t memory_limit;                    /* bytes the network may hold; 0: no limit */
   int64_t optimizer_slots; /* arrays as large as the parameters that an optimiser will hold; counted as the network's */
-  /* The weight gradients of so many first layers may be put off (bppsa_model_delay), or of as many of them as fit memory_limit.
+  /* The weight gradients of so many first layers may be put off, or of as many of them as fit memory_limit.
    * On a CPU BP then keeps these layers' output gradients; every other one only until the layer below has used it. */
   int64_t delayed;
   int64_t mask_count;

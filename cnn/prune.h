@@ -20,7 +20,7 @@ typedef enum {
   BPPSA_PRUNE_CLASS_UNIFORM,
   BPPSA_PRUNE_CLASS_DISTRIBUTION,
   BPPSA_PRUNE_METHODS
-} bppsa_prune_method;
+} bppsa_prune_method; /* which weights go */
 
 typedef struct {
   int64_t weights, kept;

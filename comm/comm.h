@@ -35,11 +35,12 @@
 extern "C" {
 #endif
 
-typedef struct bppsa_comm bppsa_comm;
-typedef struct bppsa_comm_request bppsa_comm_request;
+typedef struct bppsa_comm bppsa_comm;                 /* ranks that exchange arrays */
+typedef struct bppsa_comm_request bppsa_comm_request; /* an operation that has begun */
 
 /* ---- transports ---- */
 
+/* Over what ranks exchange arrays. */
 typedef enum { BPPSA_COMM_THREADS = 0, BPPSA_COMM_MPI, BPPSA_COMM_NCCL, BPPSA_COMM_TRANSPORT_COUNT } bppsa_comm_transport;
 
 const char *bppsa_comm_transport_name(bppsa_comm_transport transport); /* "threads" */
@@ -67,8 +68,8 @@ bool bppsa_comm_launched_first(void);
 
 /* ---- running ranks ---- */
 
-#define BPPSA_COMM_MAX_RANKS 4096
-#define BPPSA_COMM_MAX_TAG 32767 /* tags are 0 to this number, which every MPI supports */
+#define BPPSA_COMM_MAX_RANKS 4096 /* of a run */
+#define BPPSA_COMM_MAX_TAG 32767  /* tags are 0 to this number, which every MPI supports */
 
 typedef struct {
   bppsa_comm_transport transport; /* threads or mpi */
@@ -115,7 +116,7 @@ void bppsa_comm_end_job(int exit_code);
 /* ---- a communicator ---- */
 
 int32_t bppsa_comm_rank(const bppsa_comm *comm); /* 0 .. size - 1 */
-int32_t bppsa_comm_size(const bppsa_comm *comm);
+int32_t bppsa_comm_size(const bppsa_comm *comm); /* how many ranks it has */
 /* Returns this rank's number among the job's ranks on the same machine; the next function returns how many they are. */
 int32_t bppsa_comm_node_rank(const bppsa_comm *comm);
 int32_t bppsa_comm_node_size(const bppsa_comm *comm);
@@ -171,7 +172,7 @@ bppsa_status bppsa_comm_irecv(bppsa_comm *comm, int32_t from, int32_t tag, const
 
 /* ---- collective operations ---- */
 
-typedef enum { BPPSA_COMM_SUM = 0, BPPSA_COMM_MAX, BPPSA_COMM_MIN, BPPSA_COMM_OP_COUNT } bppsa_comm_op;
+typedef enum { BPPSA_COMM_SUM = 0, BPPSA_COMM_MAX, BPPSA_COMM_MIN, BPPSA_COMM_OP_COUNT } bppsa_comm_op; /* of a reduction */
 
 /* Copies the root's view to the views of all other ranks; all have the same number of bytes. */
 bppsa_status bppsa_comm_broadcast(bppsa_comm *comm, int32_t root, const bppsa_view *view);
@@ -233,8 +234,8 @@ typedef struct {
   int64_t collectives, collective_bytes;     /* counted when begun; bytes of this rank's view (`mine`), 0 for a split */
 } bppsa_comm_counters;
 
-void bppsa_comm_get_counters(const bppsa_comm *comm, bppsa_comm_counters *counters);
-void bppsa_comm_reset_counters(bppsa_comm *comm);
+void bppsa_comm_get_counters(const bppsa_comm *comm, bppsa_comm_counters *counters); /* since the latest reset */
+void bppsa_comm_reset_counters(bppsa_comm *comm);                                    /* to 0 */
 
 /* bytes: host memory that this rank's thread has allocated and still holds; peak: the most that it has held. */
 void bppsa_comm_get_memory(const bppsa_comm *comm, int64_t *bytes, int64_t *peak);

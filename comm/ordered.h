@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-typedef struct bppsa_ordered_sum bppsa_ordered_sum;
+typedef struct bppsa_ordered_sum bppsa_ordered_sum; /* a rank's part of a sum */
 
 /* comm: borrowed; NULL: this rank computes alone. blocks: the number of blocks on all ranks together, at least 1. owners: the
  * rank of each block, size `blocks`, equal on all ranks; NULL: each rank has consecutive blocks, and the numbers of

@@ -7,7 +7,7 @@
 
 #include "comm/comm.h"
 
-typedef enum { BPPSA_REDUCTION_ORDERED = 0, BPPSA_REDUCTION_LIBRARY } bppsa_reduction;
+typedef enum { BPPSA_REDUCTION_ORDERED = 0, BPPSA_REDUCTION_LIBRARY } bppsa_reduction; /* a fixed tree; the transport's own */
 
 typedef struct {
   bppsa_reduction reduction;

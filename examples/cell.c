@@ -11,7 +11,7 @@
  * by every algorithm of the scan, with finite differences in float64, then trains it by each of them. It exits with 1 if a gradient
  * is wrong, if a loss does not fall, or if two methods train differently.
  */
-#include <bppsa.h>
+#include <bppsa_cell.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

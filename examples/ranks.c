@@ -1,7 +1,7 @@
 /* Data parallelism: ranks share the samples of every batch, and the network that they train has the same bits for 1, 2 and 4 of
  * them. Here the ranks are threads; with BPPSA_COMM_MPI in the configuration they are the processes that mpirun has started, and
  * nothing else changes. The program trains a GRU with each number of ranks, and exits with 1 if the weights differ by a bit. */
-#include <bppsa.h>
+#include <bppsa_ranks.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -25,7 +25,7 @@ extern "C" {
 
 enum { BPPSA_GRU_GATES = 3, BPPSA_GRU_MATRICES = 3 }; /* G, and K of its Jacobian, which also has a diagonal */
 
-extern const bppsa_cell bppsa_gru_cell;
+extern const bppsa_cell bppsa_gru_cell; /* the GRU, for bppsa_recurrent_create */
 extern const bppsa_step bppsa_gru_step;
 
 #ifdef __cplusplus

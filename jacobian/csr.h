@@ -8,7 +8,7 @@
  * S = I), a pool, a linear operator (S has one column). Products of such matrices have this structure too, and their patterns and
  * FLOPs follow from it without looking at single entries.
  *
- * Between the layers of a graph, tensors that a layer only passes on give blocks of identities (cnn/live.h). Such ones are a second
+ * Between the layers of a graph, tensors that a layer only passes on give blocks of identities. Such ones are a second
  * pattern beside the first: they have no values, a mat-vec adds them, and a product never multiplies by them. A position may be in
  * both patterns; the matrix has the sum there.
  */
@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-typedef struct bppsa_csr_blocks bppsa_csr_blocks;
+typedef struct bppsa_csr_blocks bppsa_csr_blocks; /* the channel structure K ⊗ S of a pattern */
 
 typedef struct bppsa_csr {
   int64_t rows, cols, nnz;

@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-typedef struct bppsa_jacobian bppsa_jacobian;
+typedef struct bppsa_jacobian bppsa_jacobian; /* an operator's transposed Jacobian */
 
 /* The arrays that values depend on: borrowed, contiguous, of the values' dtype, in the device's memory. */
 typedef struct {
@@ -56,7 +56,7 @@ bppsa_status bppsa_jacobian_create(const bppsa_op *op, const uint8_t *mask, bool
 void bppsa_jacobian_destroy(bppsa_jacobian *jacobian); /* NULL is legal */
 
 const bppsa_op *bppsa_jacobian_op(const bppsa_jacobian *jacobian);
-const bppsa_csr *bppsa_jacobian_pattern(const bppsa_jacobian *jacobian);
+const bppsa_csr *bppsa_jacobian_pattern(const bppsa_jacobian *jacobian); /* borrowed */
 /* Do all samples share the values? */
 bool bppsa_jacobian_shared(const bppsa_jacobian *jacobian);
 /* Bytes of GPU memory that the generator holds for its fills; 0 on a CPU. */

@@ -38,9 +38,9 @@ typedef enum {
 
 enum { BPPSA_STEP_GATES = 8 }; /* the most gates of a step */
 
-/* A recurrent cell's step h = f(W_ih x + b_ih, W_hh h_{-1} + b_hh, h_{-1}) as an operator; the cells' folders provide such tables
- * (bppsa_rnn_step, bppsa_gru_step). Jᵀ = Σ_k W_kᵀ diag(d_k) + diag(e), W_k the k-th H x H block of W_hh. A cell whose state
- * is a pair (h, c) (bppsa_lstm_step) has, with b = d_K,
+/* A recurrent cell's step h = f(W_ih x + b_ih, W_hh h_{-1} + b_hh, h_{-1}) as an operator; each cell of the library has such
+ * a table. Jᵀ = Σ_k W_kᵀ diag(d_k) + diag(e), W_k the k-th H x H block of W_hh. A cell whose state
+ * is a pair (h, c), as an LSTM's, has, with b = d_K,
  *
  *     Jᵀ = | (Σ_{k < K-1} W_kᵀ diag(d_k)) diag(b) + W_{K-1}ᵀ diag(d_{K-1})    Σ_{k < K-1} W_kᵀ diag(d_k) |
  *          | diag(e) diag(b)                                                 diag(e)                    | */

@@ -61,7 +61,7 @@ typedef struct {
   double seconds;          /* predicted by the cost model for a pass over one sample on one thread, or on a GPU */
 } bppsa_product_info;
 
-typedef struct bppsa_product bppsa_product;
+typedef struct bppsa_product bppsa_product; /* a planned product */
 
 /* auto, f32, no limit */
 bppsa_product_config bppsa_product_config_default(void);
@@ -73,8 +73,8 @@ bppsa_status bppsa_product_create(const bppsa_csr *a, const bppsa_csr *b, const 
                                   const bppsa_device *device, bppsa_product **product);
 void bppsa_product_destroy(bppsa_product *product); /* NULL is legal */
 
-const bppsa_csr *bppsa_product_pattern(const bppsa_product *product);
-const bppsa_product_info *bppsa_product_get_info(const bppsa_product *product);
+const bppsa_csr *bppsa_product_pattern(const bppsa_product *product);           /* of the result; borrowed */
+const bppsa_product_info *bppsa_product_get_info(const bppsa_product *product); /* what it costs; borrowed */
 /* Seconds that the cost model expects of a pass over `batch` samples, each with values of its own: on one thread, or on a GPU. */
 double bppsa_product_seconds(const bppsa_product *product, int64_t batch);
 const char *bppsa_product_kind_name(bppsa_product_kind kind); /* "slots" */

@@ -29,7 +29,7 @@ extern "C" {
 
 enum { BPPSA_LSTM_GATES = 4, BPPSA_LSTM_MATRICES = 4 }; /* G, and K of its Jacobian */
 
-extern const bppsa_cell bppsa_lstm_cell;
+extern const bppsa_cell bppsa_lstm_cell; /* the LSTM, for bppsa_recurrent_create */
 extern const bppsa_step bppsa_lstm_step; /* the cell as an operator of one step, for its sparse Jacobian */
 
 #ifdef __cplusplus

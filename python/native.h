@@ -17,7 +17,7 @@
 
 enum { BPPSA_PYTHON_WEIGHTS = 5 }; /* W_ih, W_hh, b_ih, b_hh, a learned reset state */
 
-/* "0.1.0", or "0.1.0 COMMIT" */
+/* "0.2.0", or "0.2.0 COMMIT" */
 const char *bppsa_python_version(void);
 const char *bppsa_python_error(void);
 

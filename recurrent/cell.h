@@ -20,12 +20,11 @@
 
 #include "core/base/view.h"
 #include "jacobian/op.h"
+#include "recurrent/cells.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-typedef enum { BPPSA_NONLINEARITY_TANH = 0, BPPSA_NONLINEARITY_RELU } bppsa_nonlinearity; /* ReLU: where the table says so */
 
 enum { BPPSA_CELL_MATRICES = 8 }; /* the largest K */
 
@@ -37,7 +36,7 @@ typedef struct {
   bppsa_nonlinearity nonlinearity;
   const void *w_hh;       /* [G·H][w_row] */
   const void *w_hh_t;     /* [H][w_row_t], its transpose */
-  int64_t w_row, w_row_t; /* bppsa_dtype_padded of H and of G·H */
+  int64_t w_row, w_row_t; /* H and G·H, padded to whole cache lines */
   const void *b_hh;       /* [G·H]; forward of a cell with far_biases: their near parts */
   const void *far;   /* forward of a cell with far_biases: [G·H], added to the sums of both products; NULL: all of it is 0 */
   const void *far_h; /* likewise [(G - split_from)·H], added to h_{t-1} W_hhᵀ where the cell splits; NULL where far is */
@@ -67,7 +66,7 @@ typedef struct {
  * sample's bits must not depend on the block or the window that it is in. */
 typedef void (*bppsa_cell_fn)(const bppsa_cell_block *block);
 
-typedef struct {
+struct bppsa_cell {
   const char *name;   /* "rnn": also the prefix of its parameters' names; at most 15 characters */
   int64_t gates;      /* G >= 1 */
   int64_t matrices;   /* K: 1 .. G, at most BPPSA_CELL_MATRICES */
@@ -107,7 +106,7 @@ typedef struct {
   /* forward and backward take W_hh as the library packs it for wide layers. The layout is private to the library, so a cell
    * outside it leaves this false. */
   bool takes_panels;
-} bppsa_cell;
+};
 
 #ifdef __cplusplus
 }

@@ -20,7 +20,7 @@
  * beside the later ones if it grew a thousand times more than the gradients do. A mend stops at |d|_inf <= stop · the least mean
  * of eight steps of the chunk, where a decides; otherwise it walks through. Where nothing is injected into a chunk and its warm-up,
  * its gradients are 0 until something arrives, and nothing says how much that would grow there. So such a chunk, a silent one,
- * walks a random vector in the place of zeros, which shows how much a difference may grow (bppsa_backward_silent below).
+ * walks a random vector in the place of zeros, which shows how much a difference may grow.
  *
  * On a GPU s is a, and a mend stops at the least mean of as many steps as a kernel reads ahead.
  *
@@ -55,7 +55,7 @@ typedef struct {
   int64_t chunks;  /* C; 0: open */
   int64_t warm_up; /* W; -1: open */
   /* What computes a pass that is paused or given up on a GPU, for H <= 32: a scan of so many chunks; 1: BP; 0: open, that is BP
-   * for a plan, and for a network what bppsa_recurrent_find_fallback says. */
+   * for a plan, and for a network the faster one. */
   int64_t scan_chunks;
   double scan_time; /* its time over BP's; 0: as BP */
   double tolerance; /* the largest accepted difference over s; negative: open; 0: BP */

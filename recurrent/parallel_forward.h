@@ -10,8 +10,8 @@
  *
  * in the rounding of the cell's own step. Both parts of a pair (h_t, c_t) do so; a unit of c_t, which is not bounded, may differ
  * by max(1, |c_t|) times as much. A value that is not finite stands where the sequential pass puts it. The longest path is the
- * sequential one and a little more; a network on which passes gain nothing, or do too much work, pauses them
- * (bppsa_forward_pause). With tolerance 0 the states have the sequential pass's bits. Bits depend on the plan, not on the number
+ * sequential one and a little more; a network on which passes gain nothing, or do too much work, pauses
+ * them. With tolerance 0 the states have the sequential pass's bits. Bits depend on the plan, not on the number
  * of threads.
  *
  * A path is counted in dependent steps of the slowest sample, work in all steps computed, relative to T for each sample. */

@@ -13,7 +13,7 @@
 
 bool bppsa_layers_want_first(const recurrent_network *n) {
   const bool learns = n->config.reset_state && n->resets.active;
-  return n->config.input_gradients || n->config.ends.after != NULL || bppsa_back_is_part(n) || learns;
+  return !n->recompute.later && (n->config.input_gradients || n->config.ends.after != NULL || bppsa_back_is_part(n) || learns);
 }
 
 layers_window bppsa_layers_whole(const recurrent_network *n) {
@@ -87,18 +87,14 @@ static bppsa_cell_block block_of(const recurrent_network *n, int64_t l, const la
   return block;
 }
 
-static void call(bppsa_cell_fn function, const bppsa_cell_block *block) {
-  const unsigned mode = bppsa_flush_begin();
-  function(block);
-  bppsa_flush_end(mode);
-}
-
 void bppsa_layers_cell_block(const recurrent_network *n, bppsa_cell_fn function, int64_t l, const layers_window *w,
                              void *const *columns, void *diagonal) {
   bppsa_cell_block block = block_of(n, l, w, 0, w->samples);
   block.columns = columns;
   block.diagonal = diagonal;
-  call(function, &block);
+  const unsigned mode = bppsa_flush_begin();
+  function(&block);
+  bppsa_flush_end(mode);
 }
 
 layers_stops bppsa_layers_stops_of(const recurrent_network *n, bppsa_cell_fn const functions[2]) {
@@ -130,7 +126,7 @@ static void sweep_window(const sweep_pass *p, const layers_window *w, int64_t fi
   block.injected = p->injected;
   block.panels = p->panels;
   block.threads = p->threads;
-  call(p->function, &block);
+  p->function(&block);
 }
 
 /* May the pass write to the states? Another thread may read a tape at the same time. */
@@ -203,7 +199,7 @@ static void sweep_piece(const sweep_pass *p, int64_t at, int64_t steps, bool res
   if (reset) {
     bppsa_resets_end(n, &s);
   }
-  if (reset && w.tangent != NULL) {
+  if (reset && w.tangent != NULL && p->function == n->cell->tangent[n->config.dtype == BPPSA_F64]) { /* which writes them */
     move_tangents(n, &s, w.tangent, true);
   }
 }
@@ -240,6 +236,7 @@ static void sweep_backward(const sweep_pass *p, int64_t first, int64_t samples) 
 static void sweep_units(const void *context, int32_t worker, int64_t first, int64_t end) {
   const sweep_pass *p = context;
   const int64_t to = end * p->unit < p->w->samples ? end * p->unit : p->w->samples;
+  const unsigned mode = bppsa_flush_begin();
   (void)worker;
   for (int64_t from = first * p->unit; from < to; from += p->most) {
     const int64_t samples = to - from < p->most ? to - from : p->most;
@@ -250,6 +247,7 @@ static void sweep_units(const void *context, int32_t worker, int64_t first, int6
       (with_time ? sweep_forward : sweep_backward)(p, from, samples);
     }
   }
+  bppsa_flush_end(mode);
 }
 
 /* Units for a layer whose weights are in panels. */

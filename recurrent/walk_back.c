@@ -17,8 +17,9 @@ typedef enum { WARM_UP, GUESS, MEND } group_work;
 typedef struct {
   char *top, *g, *h, *c, *saved, *x, *delta_x, *delta_h; /* top: the lanes' gradients */
   void *largest;                                         /* of each row of g */
-  void *kept;                                            /* [count][2 S]: states and u where lanes begin anew */
+  void *kept;                                            /* with resets [count][2 S]: states and u where lanes begin anew */
   void *carried; /* with a reset state: what u was added to in front of such steps, in rows as g */
+  void *sums;    /* of the weight gradients of one window */
   int64_t members[BPPSA_BACK_GROUP], count;
   int64_t first_part, parts; /* of the weight gradients, to which it adds one after the other: long sums lose digits */
   int64_t steps, walked;     /* in all, of the lane that walks the longest, and up to now */
@@ -405,7 +406,8 @@ static void settle(const bppsa_back_walk *w, group *g, int64_t steps, group_work
   }
   if (w->sums && work != WARM_UP) {
     const int64_t part = g->first_part + g->walked * g->parts / g->steps;
-    bppsa_recurrent_sum_rows(w->n, w->layer, w->adds, part, steps * count, g->delta_x, g->x, g->delta_h, g->h);
+    bppsa_recurrent_sum_rows(w->n, w->layer, w->adds, part, steps * count, g->delta_x, g->x, g->delta_h, g->h,
+                             w->adds ? NULL : g->sums);
   }
   g->count = 0;
   for (int64_t i = 0; i < count; ++i) {
@@ -430,9 +432,16 @@ int64_t bppsa_back_lane_reals(const recurrent_network *n) {
          widest_input(n);
 }
 
+/* Reals of the larger of the two products behind a layer's weight gradients, and of the biases. */
+static int64_t sums_reals(const recurrent_network *n) {
+  const int64_t hidden = n->config.hidden, input = widest_input(n);
+  return n->cell->gates * hidden * ((input > hidden ? input : hidden) + 1);
+}
+
 int64_t bppsa_back_scratch_reals(const recurrent_network *n) {
   const int64_t rows = (n->config.resets ? 5 : 3) + (n->config.reset_state ? n->back.window : 0);
-  return BPPSA_BACK_GROUP * (n->back.window * (bppsa_back_lane_reals(n) + 1) + rows * bppsa_recurrent_state_size(n) + 1);
+  return BPPSA_BACK_GROUP * (n->back.window * (bppsa_back_lane_reals(n) + 1) + rows * bppsa_recurrent_state_size(n) + 1) +
+         sums_reals(n);
 }
 
 static group group_of(const bppsa_back_walk *w, int32_t worker) {
@@ -448,7 +457,8 @@ static group group_of(const bppsa_back_walk *w, int32_t worker) {
   g.delta_h = n->cell->split ? bppsa_back_at_row(w, g.delta_x, rows, w->width) : g.delta_x;
   g.largest = bppsa_back_at_row(w, g.delta_h, rows, w->width);
   g.kept = bppsa_back_at_row(w, g.largest, rows + BPPSA_BACK_GROUP, 1);
-  g.carried = bppsa_back_at_row(w, g.kept, 2 * BPPSA_BACK_GROUP, w->state);
+  g.carried = bppsa_back_at_row(w, g.kept, n->config.resets ? 2 * BPPSA_BACK_GROUP : 0, w->state);
+  g.sums = bppsa_back_at_row(w, g.carried, n->config.reset_state ? rows : 0, w->state);
   return g;
 }
 

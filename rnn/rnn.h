@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-extern const bppsa_cell bppsa_rnn_cell;
+extern const bppsa_cell bppsa_rnn_cell; /* the RNN, for bppsa_recurrent_create */
 extern const bppsa_step bppsa_rnn_step;
 
 #ifdef __cplusplus

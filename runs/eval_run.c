@@ -43,8 +43,8 @@ bppsa_status bppsa_eval_run_compute(bppsa_eval_run *run, const char *out, bool s
   if (on->comm != NULL) {
     bppsa_comm_at(on->comm, "the evaluation", -1);
     if (run->dataset->streams) {
-      return bppsa_data_parallel_evaluate_streams(bppsa_rank_network_among(on), run->model, run->dataset, run->device, run->first,
-                                                  run->count, run->config.batch, result);
+      return bppsa_data_parallel_evaluate_streams(bppsa_rank_network_among(on), &on->parallel, run->model, run->dataset,
+                                                  run->device, run->first, run->count, run->config.batch, result);
     }
     return bppsa_ranks_evaluate(bppsa_rank_network_among(on), &on->parallel, run->model, run->dataset, run->device, run->first,
                                 run->count, run->config.batch, result);

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef enum { BPPSA_PHASE_UP = 0, BPPSA_PHASE_MIDDLE, BPPSA_PHASE_DOWN, BPPSA_PHASE_INPUT } bppsa_scan_phase;
-typedef enum { BPPSA_OP_MM = 0, BPPSA_OP_MV } bppsa_scan_op;
+typedef enum { BPPSA_PHASE_UP = 0, BPPSA_PHASE_MIDDLE, BPPSA_PHASE_DOWN, BPPSA_PHASE_INPUT } bppsa_scan_phase; /* of a level */
+typedef enum { BPPSA_OP_MM = 0, BPPSA_OP_MV } bppsa_scan_op; /* a product of two matrices, or of a matrix and a vector */
 
 /* `count` independent items; item k begins at element first + k * stride + min(k, longer). The sizes of chunks differ by at most
  * one element, and the larger chunks come first: the first `longer` items have one link more than `length`, and the first `wider`

@@ -88,7 +88,7 @@ typedef struct {
   int64_t plan_bytes;
 } bppsa_scan_totals;
 
-typedef struct bppsa_scan_plan bppsa_scan_plan;
+typedef struct bppsa_scan_plan bppsa_scan_plan; /* what a scan does, in which order; it never changes */
 
 /* How a layer's own kernels run the scan. */
 bppsa_scan_fusion bppsa_scan_fusion_of(const bppsa_scan_config *config);

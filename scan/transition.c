@@ -75,10 +75,6 @@ static bppsa_transition_sizes sizes_of(const bppsa_transition_shape *s) {
 
 /* ---- arithmetic ---- */
 
-/* The exponent of a product's first row where one of its elements is cut (bppsa_scan_operands.cuts), on a CPU. The rows of the
- * product are then 0, and what is in front of it has no part in what is behind it, NaN neither. */
-enum { CUT = INT32_MIN };
-
 #define EACH_REAL "scan/transition.inc"
 #include "core/base/each_real.inc"
 
@@ -385,7 +381,7 @@ static void mark_cuts(const bppsa_transition_maker *maker, const bppsa_scan_oper
   const int64_t count = o->cuts != NULL ? maker->plan->config.jacobians * o->batch : 0;
   for (int64_t i = 0; i < count; ++i) {
     if (o->cuts[i]) {
-      product_of(t).exponents[i % o->batch * exponents_of(&t->shape)] = CUT;
+      product_of(t).exponents[i % o->batch * exponents_of(&t->shape)] = BPPSA_TRANSITION_CUT;
     }
   }
 }
@@ -397,6 +393,11 @@ static bppsa_status make_on_gpu(bppsa_transition_maker *m, const bppsa_scan_oper
   from->batch = m->parts * batch;
   const bppsa_scan_product products = product_of(from);
   BPPSA_TRY(bppsa_scan_cuda_products(m->executor, operands, m->parts, &products));
+  if (operands->cuts != NULL) {
+    const bppsa_transition_sizes sizes = sizes_of(&t->shape);
+    BPPSA_TRY(
+        bppsa_transition_cuda_mark(t->device, &sizes, operands->cuts, m->plan->config.jacobians, batch, m->parts, &products));
+  }
   for (int64_t joins = m->parts / 2; joins >= 1; joins /= 2) {
     bppsa_transition *to = joins == 1 ? t : from == m->held[0] ? m->held[1] : m->held[0];
     to->batch = joins * batch;
@@ -410,7 +411,6 @@ bppsa_status bppsa_transition_make(bppsa_transition_maker *maker, const bppsa_sc
                                    bppsa_transition *transition) {
   BPPSA_REQUIRE(maker != NULL && operands != NULL && transition != NULL);
   BPPSA_TRY(bppsa_scan_check_operands(maker->plan, operands));
-  BPPSA_TRY(on_gpu(transition->device) ? bppsa_scan_refuse_cuts(operands, "in a transition on a GPU") : BPPSA_OK);
   transition->batch = operands->batch;
   if (is_sparse(&transition->shape)) {
     return make_sparse(maker, operands, transition);

@@ -8,7 +8,7 @@
  * Every row of P, and v, has an exponent of its own, as in every scan: products of many elements neither over- nor underflow. A
  * diagonal has one row, and an exponent for each number.
  *
- * On a CPU elements of a sample may be cut (bppsa_scan_operands). Then P is 0 and marked as such, here and in every join, so that x
+ * Elements of a sample may be cut (bppsa_scan_operands). Then P is 0 and marked as such, here and in every join, so that x
  * is not read: what is not finite in it does not go through.
  */
 #ifndef BPPSA_SCAN_TRANSITION_H

@@ -133,6 +133,16 @@ extern "C" bppsa_status bppsa_transition_cuda_measure(const bppsa_device *device
                                    : measure<double>(stream_of(device), *sizes, samples, *product);
 }
 
+extern "C" bppsa_status bppsa_transition_cuda_mark(const bppsa_device *device, const bppsa_transition_sizes *sizes,
+                                                   const uint8_t *cuts, int64_t elements, int64_t batch, int64_t parts,
+                                                   const bppsa_scan_product *products) {
+  BPPSA_TRY(choose_device(device));
+  BPPSA_TRY(check_blocks(parts * batch));
+  BPPSA_LAUNCH(bppsa_transition_mark, (unsigned)(parts * batch), threads_for((elements - 1) / parts + 1), 0, stream_of(device),
+               cuts, elements, batch, parts, products->exponents, sizes->rows + sizes->affine);
+  return check_launch();
+}
+
 extern "C" bppsa_status bppsa_transition_cuda_join(const bppsa_device *device, const bppsa_transition_joins *joins) {
   BPPSA_TRY(choose_device(device));
   return joins->sizes.dtype == BPPSA_F32 ? join<float>(stream_of(device), *joins) : join<double>(stream_of(device), *joins);

@@ -9,6 +9,10 @@
 extern "C" {
 #endif
 
+/* The exponent of a product's first row where one of its elements is cut (bppsa_scan_operands.cuts). The rows of the product are
+ * then 0, and what is in front of it has no part in what is behind it, NaN neither. */
+enum { BPPSA_TRANSITION_CUT = INT32_MIN };
+
 /* Sizes of one sample's product, which is not sparse. A diagonal has rows = columns. */
 typedef struct {
   bppsa_dtype dtype;
@@ -22,6 +26,11 @@ bppsa_status bppsa_transition_cuda_prepare(const bppsa_device *device, const bpp
 /* Finds the largest entries of all rows of so many samples. */
 bppsa_status bppsa_transition_cuda_measure(const bppsa_device *device, const bppsa_transition_sizes *sizes, int64_t samples,
                                            const bppsa_scan_product *product);
+
+/* Marks the products of samples of which an element is cut: those of `parts` parts, one behind the other, of so many elements.
+ * cuts [elements][batch], as of the operands. */
+bppsa_status bppsa_transition_cuda_mark(const bppsa_device *device, const bppsa_transition_sizes *sizes, const uint8_t *cuts,
+                                        int64_t elements, int64_t batch, int64_t parts, const bppsa_scan_product *products);
 
 /* Joins of first [rows][middle] and second [middle][columns] for `items` groups of `batch` samples. Groups of the result lie one
  * behind the other; groups of the operands begin `step` samples apart. */

@@ -2,7 +2,9 @@
 #ifndef BPPSA_SCAN_TRANSITION_KERNELS_CUH
 #define BPPSA_SCAN_TRANSITION_KERNELS_CUH
 
+#include "core/base/cut.h"
 #include "scan/held.cuh"
+#include "scan/transition_internal.h"
 
 enum { TRANSITION_ROWS = 4 }; /* the most rows of a result that a block makes */
 
@@ -59,6 +61,42 @@ __device__ void transition_mark_cancelled(int rows, int64_t room, const scan_hel
   __syncthreads();
 }
 
+/* block: a part of a sample's elements, one of `parts`; threads: any number. Marks the product where an element of the part is cut.
+ * cuts [n][b]; first_row [parts][b]: the exponents of the products' first rows, `apart` apart. */
+__global__ void bppsa_transition_mark(const uint8_t *cuts, int64_t n, int64_t batch, int64_t parts, int32_t *first_row,
+                                      int64_t apart) {
+  const int64_t b = blockIdx.x % batch, part = blockIdx.x / batch;
+  const int64_t first = bppsa_cut(n, parts, part), end = bppsa_cut(n, parts, part + 1);
+  bool found = false;
+  for (int64_t i = first + threadIdx.x; i < end; i += blockDim.x) {
+    found = found || cuts[(n - 1 - i) * batch + b] != 0;
+  }
+  if (__syncthreads_or(found) != 0 && threadIdx.x == 0) {
+    first_row[blockIdx.x * apart] = BPPSA_TRANSITION_CUT;
+  }
+}
+
+/* The rows of a join that are known because an operand is cut: 0, and where the right one is cut its affine row. Writes those of
+ * rows first .. first + rows - 1, of `all` rows, with exponents and norms, and returns how many these are. All threads take part;
+ * ends with a barrier. */
+template <typename real>
+__device__ int transition_join_cut(const scan_held<real> &left, const scan_held<real> &right, int64_t first, int rows,
+                                   int64_t all, real *out, int32_t *e, real *norms) {
+  const bool cut_right = right.e[0] == BPPSA_TRANSITION_CUT, cut = cut_right || left.e[0] == BPPSA_TRANSITION_CUT;
+  const int64_t m = right.columns, given = (!cut ? 0 : left.affine && !cut_right ? all - 1 : all) - first;
+  const int known = (int)(given < 0 ? 0 : given < rows ? given : rows);
+  const int64_t affine = left.affine ? all - 1 - first : -1; /* the affine row's place, if it is known */
+  for (int64_t at = threadIdx.x; at < known * m; at += blockDim.x) {
+    out[at] = at / m == affine ? right.values[right.rows * m + at % m] : 0;
+  }
+  for (int row = (int)threadIdx.x; row < known; row += (int)blockDim.x) {
+    e[row] = row == affine ? right.e[right.rows] : first + row == 0 ? BPPSA_TRANSITION_CUT : 0;
+    norms[row] = row == affine ? right.norms[right.rows] : 0;
+  }
+  __syncthreads();
+  return known;
+}
+
 /* block: rows first .. first + tile - 1 of one sample's result, `tiles` blocks a sample; threads: whole warps. shared: tile · room
  * factors, then tile norms, room exponents of the second operand and tile exponents of the result. */
 template <typename real> __global__ void bppsa_transition_join(transition_joins<real> c, int64_t tiles, int tile, int64_t room) {
@@ -76,8 +114,9 @@ template <typename real> __global__ void bppsa_transition_join(transition_joins<
     er[q] = right.e[q];
   }
   __syncthreads();
+  const int known = transition_join_cut(left, right, first, rows, all, out, e, norms);
   const scan_range range = scan_range_of(left, count, er);
-  for (int row = 0; row < rows; ++row) {
+  for (int row = known; row < rows; ++row) {
     const int32_t exponent = scan_join_factors(left, first + row, range, count, er, x + row * room);
     if (threadIdx.x == 0) {
       e[row] = exponent;
@@ -89,23 +128,33 @@ template <typename real> __global__ void bppsa_transition_join(transition_joins<
       const real entry = right.values[q * m + j];
       BPPSA_UNROLL
       for (int row = 0; row < TRANSITION_ROWS; ++row) {
-        sum[row] += row < rows ? x[row * room + q] * entry : 0;
+        sum[row] += row >= known && row < rows ? x[row * room + q] * entry : 0;
       }
     }
     BPPSA_UNROLL
     for (int row = 0; row < TRANSITION_ROWS; ++row) {
-      if (row < rows) {
+      if (row >= known && row < rows) {
         out[row * m + j] = sum[row];
       }
     }
   }
   __syncthreads();
-  transition_mark_cancelled(rows, room, right, x, out);
-  scan_rescale(rows, m, m, out, e, norms);
+  transition_mark_cancelled(rows - known, room, right, x + known * room, out + known * m);
+  scan_rescale(rows - known, m, m, out + known * m, e + known, norms + known);
   for (int row = (int)threadIdx.x; row < rows; row += (int)blockDim.x) {
     c.result.e[at + row] = e[row];
     c.result.norms[at + row] = norms[row];
   }
+}
+
+/* As scan_try for a product of which an element is cut: the gradient in front of it has no part in what is behind it. */
+template <typename real> __device__ bool transition_try_cut(const scan_held<real> &p, real *out) {
+  bool infinite = false;
+  for (int64_t j = threadIdx.x; j < p.columns; j += blockDim.x) {
+    out[j] = p.affine ? scan_scaled(p.values[p.rows * p.columns + j], p.e[p.rows]) : 0;
+    infinite = infinite || !isfinite(out[j]);
+  }
+  return __syncthreads_or(infinite) == 0;
 }
 
 /* block: a sample; threads: whole warps. shared: 2 · room reals. */
@@ -115,11 +164,12 @@ __global__ void bppsa_transition_apply(transition_samples<real> p, int64_t rows,
   BPPSA_SHARED(real, x);
   real *y = x + room;
   const int64_t b = blockIdx.x;
+  const scan_held<real> held = transition_sample(p, b, rows, columns, affine);
   for (int64_t r = threadIdx.x; r < rows; r += blockDim.x) {
     x[r] = in[b * rows + r];
   }
   __syncthreads();
-  const bool useful = scan_try(transition_sample(p, b, rows, columns, affine), x, y);
+  const bool useful = held.e[0] == BPPSA_TRANSITION_CUT ? transition_try_cut(held, y) : scan_try(held, x, y);
   for (int64_t j = threadIdx.x; j < columns; j += blockDim.x) {
     out[b * columns + j] = y[j];
   }

@@ -16,6 +16,12 @@ bppsa_status bppsa_transition_cuda_measure(const bppsa_device *device, const bpp
   return refuse();
 }
 
+bppsa_status bppsa_transition_cuda_mark(const bppsa_device *device, const bppsa_transition_sizes *sizes, const uint8_t *cuts,
+                                        int64_t elements, int64_t batch, int64_t parts, const bppsa_scan_product *products) {
+  (void)device, (void)sizes, (void)cuts, (void)elements, (void)batch, (void)parts, (void)products;
+  return refuse();
+}
+
 bppsa_status bppsa_transition_cuda_join(const bppsa_device *device, const bppsa_transition_joins *joins) {
   (void)device, (void)joins;
   return refuse();

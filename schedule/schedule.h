@@ -9,7 +9,7 @@
  *     config.stages = 4;
  *     bppsa_schedule *schedule;
  *     bppsa_schedule_create("1f1b", &config, &schedule);
- *     bppsa_schedule_validate(schedule, BPPSA_SCHEDULE_ALL_RULES, &finding);
+ *     bppsa_schedule_validate(schedule);
  *     bppsa_schedule_simulate(schedule, &times);
  */
 #ifndef BPPSA_SCHEDULE_SCHEDULE_H
@@ -102,6 +102,8 @@ typedef enum {
 /* Names of costs, which are the keys in a file of costs: "forward", "input_grad", ... */
 const char *bppsa_schedule_cost_name(int32_t cost);
 
+/* What a configuration chooses: one operation B for both gradients, or W and I, or I and W; when Chimera's SYNC begins; how Chimera
+ * takes more micro-batches than stages; what the makespan covers; which transfers wait for each other. */
 typedef enum { BPPSA_SPLIT_NONE = 0, BPPSA_SPLIT_WI, BPPSA_SPLIT_IW } bppsa_schedule_split;
 typedef enum { BPPSA_SYNC_POST = 0, BPPSA_SYNC_EAGER, BPPSA_SYNC_EAGER_OPT } bppsa_schedule_sync;
 typedef enum { BPPSA_SCALE_DIRECT = 0, BPPSA_SCALE_DOUBLING, BPPSA_SCALE_HALVING } bppsa_schedule_scale;
@@ -165,7 +167,7 @@ typedef enum {
   BPPSA_WEIGHTS_PREDICTED        /* the weights expected when the micro-batch's round trip is over (SpecTrain) */
 } bppsa_schedule_weights;
 
-typedef struct bppsa_schedule bppsa_schedule;
+typedef struct bppsa_schedule bppsa_schedule; /* a list of operations */
 
 typedef struct {
   const char *id;      /* "1f1b" */

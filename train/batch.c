@@ -16,8 +16,7 @@ static int32_t pass_shape(const bppsa_batch *b, int64_t count, int64_t shape[4])
 static bppsa_status create_buffers(bppsa_batch *b, bool gradients) {
   const bppsa_dataset *dataset = b->dataset;
   const int64_t rows = dataset->labels_per_step ? b->length : 1;
-  const bool windows = b->past.windows > 1, lengths = dataset->lengths != NULL || windows,
-             weights = dataset->loss_weights != NULL || (windows && dataset->labels_per_step);
+  const bool lengths = bppsa_batch_has_lengths(b), weights = bppsa_batch_has_weights(b);
   int64_t x_shape[4];
   const int32_t x_dims = pass_shape(b, b->capacity, x_shape);
   const int64_t seed_shape[3] = {rows, b->capacity, b->model->classes};
@@ -87,7 +86,7 @@ bppsa_status bppsa_batch_create(bppsa_model *model, const bppsa_dataset *dataset
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "model: in %s memory, expected it on the device %s", elsewhere ? "host" : "GPU",
                       device == NULL ? "cpu" : bppsa_device_get_name(device));
   }
-  BPPSA_TRY(bppsa_windows_check(model, dataset));
+  BPPSA_TRY(bppsa_windows_check(dataset));
   const int64_t windows = dataset->windows > 1 ? dataset->windows : 1, length = windows * dataset->seq_len;
   bppsa_batch made = {.model = model,
                       .dataset = dataset,
@@ -187,13 +186,14 @@ bppsa_status bppsa_batch_stage(bppsa_batch *batch, int64_t count) {
   const int32_t ndim = pass_shape(batch, count, shape);
   batch->count = count;
   batch->first = 0;
+  batch->fresh = true;
   batch->x_view = placed(bppsa_view_make(batch->x.view.data, batch->model->dtype, ndim, shape), batch->x.view.device);
   if (batch->past.windows > 1) {
     bppsa_windows_fill(batch);
     return BPPSA_OK;
   }
   take_spans(batch);
-  if (batch->gpu.device != NULL && batch->dataset->ops->queue != NULL) {
+  if (bppsa_batch_is_made_on_gpu(batch)) {
     return BPPSA_OK;
   }
   const bool staged = batch->gpu.device != NULL;
@@ -231,7 +231,7 @@ bppsa_status bppsa_batch_put_targets(bppsa_batch *batch, int64_t count, const in
   return batch->gpu.device != NULL ? bppsa_batch_gpu_targets(batch) : BPPSA_OK;
 }
 
-void bppsa_batch_tell(const bppsa_batch *batch) {
+void bppsa_batch_tell(bppsa_batch *batch) {
   bppsa_batch_streams_begin(batch);
   bppsa_model_drop(batch->model, batch->step, batch->training ? batch->indices : NULL);
 }

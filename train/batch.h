@@ -58,11 +58,12 @@ typedef struct {
   uint8_t *resets; /* likewise [T, capacity], of the present batch [T][count]; NULL: no sample begins anew */
   double *weights; /* [T or 1, capacity], of the rows' losses, as the labels; NULL: all are 1 */
   /* Of streams, otherwise empty, in host memory that a GPU reads and writes (train/batch_streams.c): the states in which the latest
-   * pass has ended, [L, whole, S], with windows in which the latest K passes have ended, pass n in [n mod K], [K L, whole, S]; and
+   * pass has ended, [L, whole, S], with windows in which the latest K passes have ended, the oldest one first, [K L, whole, S]; and
    * those in which the latest passes have begun, [L, whole, S] in all */
   bppsa_view states, begun;
   bppsa_buffer own_states[2]; /* memory of both if the model is in host memory */
   bool again;                 /* the next passes repeat the latest ones, and begin with the same states */
+  bool fresh;                 /* the present samples have been staged, and no pass has begun with their states */
   bppsa_batch_past past;
   bool lent;        /* a pass has handed these buffers to the model, which may read them again */
   bool training;    /* the passes belong to a step of training; a model with dropout is told so */
@@ -101,7 +102,7 @@ bppsa_status bppsa_batch_put_inputs(bppsa_batch *batch, int64_t count, const int
 bppsa_status bppsa_batch_put_targets(bppsa_batch *batch, int64_t count, const int64_t *indices);
 /* Tells the model which samples the next passes have, and which step of training it is, and of streams which states they begin
  * with. bppsa_batch_forward does so itself; call this before recorded passes are replayed. */
-void bppsa_batch_tell(const bppsa_batch *batch);
+void bppsa_batch_tell(bppsa_batch *batch);
 /* Of streams with windows: says which batches come before the batch that is staged next, of training (bppsa_batch_past). */
 void bppsa_batch_follow(bppsa_batch *batch, int64_t number, const int64_t *order, int64_t apart);
 /* Makes the next passes of a batch of streams begin with states of 0. */
@@ -135,19 +136,30 @@ static inline int64_t bppsa_batch_rows_before(const bppsa_batch *batch) {
   return batch->dataset->labels_per_step ? batch->first_step * batch->count : 0;
 }
 
+/* Have the samples of passes lengths, and the rows of the loss weights? Those of streams with windows do. Does the data set make
+ * the samples on the GPU? The host joins the batches of windows. */
+static inline bool bppsa_batch_has_lengths(const bppsa_batch *batch) {
+  return batch->dataset->lengths != NULL || batch->past.windows > 1;
+}
+static inline bool bppsa_batch_has_weights(const bppsa_batch *batch) {
+  return batch->dataset->loss_weights != NULL || (batch->past.windows > 1 && batch->dataset->labels_per_step);
+}
+static inline bool bppsa_batch_is_made_on_gpu(const bppsa_batch *batch) {
+  return batch->gpu.device != NULL && batch->dataset->ops->queue != NULL && batch->past.windows <= 1;
+}
+
 /* The functions of batch_streams.c, for batch.c and batch_gpu.c, which do nothing for other data sets. shape: sets the shapes of
  * `states` and `begun`. begin: takes the states of the present samples, from batch->first on, from `states`. put: *h0 is what a
  * pass begins with, where the model is; NULL: 0. take: takes the states in which the pass has ended. */
 bppsa_status bppsa_batch_streams_shape(bppsa_batch *batch);
-void bppsa_batch_streams_begin(const bppsa_batch *batch);
+void bppsa_batch_streams_begin(bppsa_batch *batch);
 bppsa_status bppsa_batch_streams_put(const bppsa_batch *batch, bppsa_view *states, const bppsa_view **h0);
 bppsa_status bppsa_batch_streams_take(const bppsa_batch *batch);
 /* The functions of batch_windows.c, for batch.c. check: ERR_ARGUMENT, ERR_UNSUPPORTED. fill: x, labels or targets, lengths, resets
- * and weights of the present batch with the batches that its pass has in front of it. slot: which states the pass begins with, and
- * replaces by those that it ends with. place: turns a step of the pass, from 1, into one of a batch; returns its sample. */
-bppsa_status bppsa_windows_check(const bppsa_model *model, const bppsa_dataset *dataset);
+ * and weights of the present batch with the batches that its pass has in front of it. place: turns a step of the pass, from 1, into
+ * one of a batch; returns its sample. */
+bppsa_status bppsa_windows_check(const bppsa_dataset *dataset);
 void bppsa_windows_fill(bppsa_batch *batch);
-int64_t bppsa_windows_slot(const bppsa_batch *batch);
 int64_t bppsa_windows_place(const bppsa_batch *batch, int64_t sample, int64_t *step);
 
 /* The functions of batch_gpu.c, for batch.c. gpu_loss: of the present logits, at least one row; mean_rows as in bppsa_loss_rows,

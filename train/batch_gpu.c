@@ -35,7 +35,7 @@ static int64_t target_bytes(const bppsa_batch *b, int64_t rows) {
 
 /* Does the loss leave out rows behind the ends of samples? */
 static bool has_row_lengths(const bppsa_batch *b) {
-  return b->dataset->lengths != NULL && b->dataset->labels_per_step;
+  return bppsa_batch_has_lengths(b) && b->dataset->labels_per_step;
 }
 
 static void place_memory(bppsa_batch *b, int64_t labels, layout *l) {
@@ -49,12 +49,12 @@ static void place_memory(bppsa_batch *b, int64_t labels, layout *l) {
   if (has_row_lengths(b)) {
     b->gpu.device_lengths = place(l, b->capacity, sizeof(int64_t));
   }
-  if (b->dataset->loss_weights != NULL) {
+  if (bppsa_batch_has_weights(b)) {
     b->gpu.device_weights = place(l, labels, sizeof(double));
   }
   b->gpu.loss_scratch = place(l, bppsa_loss_scratch(labels), 1);
   if (b->dataset->streams) {
-    const int64_t state = b->states.shape[0] * b->states.shape[2] * (int64_t)bppsa_dtype_size(b->states.dtype);
+    const int64_t state = b->begun.shape[0] * b->begun.shape[2] * (int64_t)bppsa_dtype_size(b->begun.dtype);
     b->gpu.device_begun = place(l, b->capacity, state);
     b->gpu.device_ended = place(l, b->capacity, state);
   }
@@ -63,20 +63,20 @@ static void place_memory(bppsa_batch *b, int64_t labels, layout *l) {
 static void place_staging(bppsa_batch *b, int64_t labels, layout *l) {
   b->gpu.result = place(l, 1, sizeof(bppsa_gpu_result));
   b->gpu.input = place(l, input_bytes(b->capacity), 1);
-  if (b->dataset->lengths != NULL) {
+  if (bppsa_batch_has_lengths(b)) {
     b->lengths = place(l, b->capacity, sizeof *b->lengths);
   }
-  if (b->dataset->loss_weights != NULL) {
+  if (bppsa_batch_has_weights(b)) {
     b->weights = place(l, labels, sizeof *b->weights);
   }
   if (b->dataset->resets != NULL) {
-    b->resets = place(l, b->capacity, b->dataset->seq_len);
+    b->resets = place(l, b->capacity, b->length);
   }
   if (b->dataset->streams) {
     b->states.data = place(l, (int64_t)bppsa_view_bytes(&b->states), 1);
     b->begun.data = place(l, (int64_t)bppsa_view_bytes(&b->begun), 1);
   }
-  if (b->dataset->ops->queue == NULL) {
+  if (!bppsa_batch_is_made_on_gpu(b)) {
     if (bppsa_objective_real(&b->dataset->objective)) {
       b->targets.data = place(l, target_bytes(b, labels), 1);
     } else {
@@ -90,12 +90,12 @@ static void place_staging(bppsa_batch *b, int64_t labels, layout *l) {
 bppsa_status bppsa_batch_gpu_create(bppsa_batch *b, int64_t labels) {
   layout memory = {NULL, 0, true}, staging = {NULL, 0, true};
   const bppsa_device *device = b->model->device;
+  b->gpu.device = device;
   place_memory(b, labels, &memory);
   place_staging(b, labels, &staging);
   if (!memory.fits || !staging.fits) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "batch: %lld samples do not fit in 64 bits", (long long)b->capacity);
   }
-  b->gpu.device = device;
   BPPSA_TRY(bppsa_memory_alloc(device, memory.bytes, (void **)&b->gpu.memory));
   BPPSA_TRY(bppsa_memory_alloc_staging(device, staging.bytes, (void **)&b->gpu.staging));
   memory = (layout){b->gpu.memory, 0, true};
@@ -125,7 +125,7 @@ static bppsa_status queue_targets(const bppsa_batch *b) {
 static bppsa_status queue_made(const bppsa_batch *b, int64_t count, const bppsa_view *x, int64_t *labels) {
   const bppsa_batch_gpu *g = &b->gpu;
   BPPSA_TRY(bppsa_memory_queue_put(g->device, g->device_input, g->input, input_bytes(count)));
-  return b->dataset->ops->queue == NULL ? BPPSA_OK
+  return !bppsa_batch_is_made_on_gpu(b) ? BPPSA_OK
                                         : bppsa_dataset_queue(b->dataset, g->device, count, g->device_input->indices, x, labels);
 }
 
@@ -141,7 +141,7 @@ bppsa_status bppsa_batch_queue_fill(bppsa_batch *b) {
   if (g->device_weights != NULL) {
     BPPSA_TRY(bppsa_memory_queue_put(g->device, g->device_weights, b->weights, bppsa_batch_rows(b) * (int64_t)sizeof(double)));
   }
-  if (b->dataset->ops->queue != NULL) {
+  if (bppsa_batch_is_made_on_gpu(b)) {
     return BPPSA_OK;
   }
   BPPSA_TRY(bppsa_memory_queue_put(g->device, b->x_view.data, g->x_staging.data, (int64_t)bppsa_view_bytes(&b->x_view)));
@@ -151,7 +151,7 @@ bppsa_status bppsa_batch_queue_fill(bppsa_batch *b) {
 bppsa_status bppsa_batch_gpu_inputs(const bppsa_batch *b, int64_t count, const bppsa_view *x) {
   const bppsa_batch_gpu *g = &b->gpu;
   const bppsa_view host = bppsa_view_make(g->x_staging.data, x->dtype, x->ndim, x->shape);
-  if (b->dataset->ops->queue != NULL) {
+  if (bppsa_batch_is_made_on_gpu(b)) {
     return queue_made(b, count, x, NULL);
   }
   BPPSA_TRY(bppsa_dataset_fill(b->dataset, b->device, count, b->indices, &host, NULL));
@@ -159,7 +159,7 @@ bppsa_status bppsa_batch_gpu_inputs(const bppsa_batch *b, int64_t count, const b
 }
 
 bppsa_status bppsa_batch_gpu_targets(const bppsa_batch *b) {
-  return b->dataset->ops->queue != NULL ? queue_made(b, b->count, NULL, b->gpu.device_labels) : queue_targets(b);
+  return bppsa_batch_is_made_on_gpu(b) ? queue_made(b, b->count, NULL, b->gpu.device_labels) : queue_targets(b);
 }
 
 /* Queues the loss of the logits, which belong to the model's own steps. */

@@ -9,11 +9,10 @@
 #include "train/batch.h"
 #include "train/blocks.h"
 
-bppsa_status bppsa_windows_check(const bppsa_model *model, const bppsa_dataset *dataset) {
+bppsa_status bppsa_windows_check(const bppsa_dataset *dataset) {
   const char *beside = !dataset->streams            ? "samples that are no pieces of streams"
                        : dataset->packing != NULL   ? "rows, which begin anew"
                        : dataset->ops->part == NULL ? "images"
-                       : model->device != NULL      ? "a model on a GPU"
                                                     : NULL;
   int64_t steps;
   if (dataset->windows <= 1 || (beside == NULL && bppsa_mul(dataset->windows, dataset->seq_len, &steps))) {
@@ -21,9 +20,7 @@ bppsa_status bppsa_windows_check(const bppsa_model *model, const bppsa_dataset *
   }
   return beside == NULL ? bppsa_fail(BPPSA_ERR_MEMORY, "gradients through %lld batches of %lld steps: too many steps",
                                      (long long)dataset->windows, (long long)dataset->seq_len)
-                        : bppsa_fail(BPPSA_ERR_UNSUPPORTED,
-                                     "gradients through %lld batches: of %s, expected pieces of streams on a "
-                                     "processor",
+                        : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "gradients through %lld batches: of %s, expected pieces of streams",
                                      (long long)dataset->windows, beside);
 }
 
@@ -47,7 +44,7 @@ static void fill_part(const bppsa_batch *b, int64_t s, int64_t sample, int64_t a
   const int64_t steps = steps_of(d, sample), rows = d->labels_per_step ? steps : 1, first = at * b->count + s,
                 row = d->labels_per_step ? first : s;
   const size_t size = bppsa_dtype_size(b->model->dtype);
-  char *x = b->x.view.data, *targets = judged ? b->targets.data : NULL;
+  char *x = b->gpu.device != NULL ? b->gpu.x_staging.data : b->x.view.data, *targets = judged ? b->targets.data : NULL;
   const bppsa_dataset_part part = {.sample = sample,
                                    .steps = steps,
                                    .apart = b->count,
@@ -77,6 +74,9 @@ static void fill_samples(const void *context, int32_t worker, int64_t first, int
       at += steps_of(b->dataset, sample);
     }
     b->lengths[s] = at;
+    for (int64_t t = at; b->resets != NULL && t < b->length; ++t) { /* a mask is checked as a whole */
+      b->resets[t * b->count + s] = 0;
+    }
   }
 }
 
@@ -84,11 +84,6 @@ void bppsa_windows_fill(bppsa_batch *batch) {
   enum { STEP_FLOPS = 8 }; /* a step's value takes as long as this many FLOP of a kernel */
   const double values = (double)batch->length * (double)batch->count * (double)batch->dataset->input;
   bppsa_parallel_for(bppsa_threads(batch->device), batch->count, bppsa_loop_work(STEP_FLOPS * values, 0), fill_samples, batch);
-}
-
-/* Pass n begins with the states in which pass n - K has ended, and the first K passes with 0, which restarting has written. */
-int64_t bppsa_windows_slot(const bppsa_batch *batch) {
-  return batch->training ? batch->past.number % batch->past.windows : 0;
 }
 
 int64_t bppsa_windows_place(const bppsa_batch *batch, int64_t sample, int64_t *step) {

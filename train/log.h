@@ -16,7 +16,7 @@ extern "C" {
 enum { BPPSA_MOST_AHEAD = 8 };
 
 /* How far weights that are 1 .. ahead updates old, and predictions that were made so many updates ahead, are from the weights of a
- * step (distributed/pipeline/staleness.h). */
+ * step: of pipelines whose updates come late. */
 typedef struct {
   int64_t ahead;                      /* 0: not compared */
   double stale[BPPSA_MOST_AHEAD];     /* root mean square; NaN: no weights are that old */

@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-typedef enum { BPPSA_ADAM = 0, BPPSA_SGD, BPPSA_ADAMW, BPPSA_OPTIMIZER_COUNT } bppsa_optimizer_kind;
+typedef enum { BPPSA_ADAM = 0, BPPSA_SGD, BPPSA_ADAMW, BPPSA_OPTIMIZER_COUNT } bppsa_optimizer_kind; /* the rule of an update */
 
 /* What one kind of optimiser has that another has not. */
 typedef struct {
@@ -52,7 +52,7 @@ bppsa_optimizer_config bppsa_optimizer_config_default(void);
  * first one is a gradient that is smoothed over the steps. */
 int64_t bppsa_optimizer_slots(const bppsa_optimizer_config *config);
 
-typedef struct bppsa_optimizer bppsa_optimizer;
+typedef struct bppsa_optimizer bppsa_optimizer; /* an optimiser of one model, with its state */
 
 /* Makes zero state for every parameter. The model must outlive the optimiser. ERR_ARGUMENT names the setting; ERR_MEMORY; for a
  * GPU model also ERR_CUDA. */

@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-typedef enum { BPPSA_ORDER_SHUFFLED = 0, BPPSA_ORDER_DATA, BPPSA_ORDER_GIVEN } bppsa_order_kind;
+typedef enum { BPPSA_ORDER_SHUFFLED = 0, BPPSA_ORDER_DATA, BPPSA_ORDER_GIVEN } bppsa_order_kind; /* where an order comes from */
 
 typedef struct {
   bppsa_order_kind kind;

@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-typedef enum { BPPSA_RATE_CONSTANT = 0, BPPSA_RATE_STEP, BPPSA_RATE_COSINE, BPPSA_RATE_COUNT } bppsa_rate_kind;
+typedef enum { BPPSA_RATE_CONSTANT = 0, BPPSA_RATE_STEP, BPPSA_RATE_COSINE, BPPSA_RATE_COUNT } bppsa_rate_kind; /* as above */
 
 /* "constant", "step" or "cosine" to the kind; ERR_ARGUMENT for anything else. */
 bppsa_status bppsa_rate_parse(const char *text, bppsa_rate_kind *kind);

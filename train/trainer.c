@@ -67,11 +67,11 @@ static bppsa_status training_prepare(bppsa_training *run) {
   if (run->dataset->streams && run->ranks != NULL && run->ranks->gather_states == NULL) {
     return bppsa_fail(
         BPPSA_ERR_UNSUPPORTED,
-        "training of streams: on ranks that hold parts of the network or of its steps, expected ranks that share the "
-        "batch");
+        "training of streams: on ranks that hold parts of the network, expected ranks that share the batch or its steps");
   }
-  if (run->dataset->windows > 1 && run->ranks != NULL) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "training on ranks: gradients through %lld batches of streams, expected one",
+  if (run->dataset->windows > 1 && run->ranks != NULL && run->ranks->cut) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
+                      "training on ranks that share steps: gradients through %lld batches of streams, expected one",
                       (long long)run->dataset->windows);
   }
   const int64_t steps_per_epoch = (run->samples - 1) / config->batch + 1;
@@ -123,11 +123,11 @@ static bppsa_status next_batch(bppsa_training *run) {
   run->batch.step = run->result.steps;
   run->count = bppsa_min(run->most, run->samples - run->cursor.position);
   run->cursor.position += run->count;
+  bppsa_batch_follow(&run->batch, (run->cursor.position - run->count) / run->most, bppsa_training_indices(run), run->most);
   if (run->ranks != NULL) { /* each rank stages its samples */
     return BPPSA_OK;
   }
   memcpy(run->batch.indices, bppsa_training_indices(run), (size_t)run->count * sizeof *run->batch.indices);
-  bppsa_batch_follow(&run->batch, (run->cursor.position - run->count) / run->most, bppsa_training_indices(run), run->most);
   return bppsa_batch_stage(&run->batch, run->count);
 }
 

@@ -35,14 +35,14 @@ typedef struct {
   int64_t iterations;               /* training steps */
   int64_t batch;                    /* >= 1; the last batch of an epoch holds the remaining samples */
   bppsa_optimizer_config optimizer; /* bppsa_optimizer_config_default() */
-  bppsa_rate_config rate;           /* how the optimiser's lr changes: bppsa_rate_config_default() */
+  bppsa_rate_config rate;           /* how the optimiser's lr changes; by default it does not */
   double clip_norm;                 /* 0: no clipping */
   uint64_t seed;                    /* of the shuffling */
   bppsa_order order;                /* zero: shuffled; borrowed */
   double validation;                /* fraction held out, [0, 1) */
   const char *log_path;             /* NULL: no log. One line for each step with iterations, for each epoch with epochs */
   const char *log_header;           /* the log's first line, a JSON object without "step" that describes the run; NULL: none */
-  const char *checkpoint;           /* a directory (train/checkpoint.h); NULL: no checkpoints */
+  const char *checkpoint;           /* a directory; NULL: no checkpoints */
   int64_t checkpoint_every;         /* in steps; 0: every epoch, or every 100 steps with iterations */
   /* continue from the directory's checkpoint, which must exist; otherwise the directory must have none */
   bool resume;
@@ -80,7 +80,7 @@ typedef struct {
   bool resumed;
   int64_t step;             /* steps done before this call */
   bppsa_train_record epoch; /* the latest complete epoch; its step is 0 if there is none */
-  const char *notice;       /* "", or a line for the user (bppsa_checkpoint_load) */
+  const char *notice;       /* "", or a line for the user about the checkpoint */
 } bppsa_train_start;
 
 /* Each may be NULL. `started` comes before the first step, when all checks have passed. on_step comes after every step's update,
@@ -134,7 +134,7 @@ typedef struct {
  *
  * ERR_ARGUMENT: a setting out of range, labels beyond the model's classes, a checkpoint where none may be, no checkpoint to
  * resume from, a checkpoint of another run (the message names what disagrees), a log that is not the resumed run's. ERR_FORMAT:
- * no valid checkpoint. ERR_SHAPE, ERR_UNSUPPORTED: from the model, or from bppsa_certify_check. ERR_NUMERIC: the first loss,
+ * no valid checkpoint. ERR_SHAPE, ERR_UNSUPPORTED: from the model, or from certificates. ERR_NUMERIC: the first loss,
  * gradient or parameter that is not finite, in the step in which it appears, after that step's log line and on_step. ERR_IO: the
  * log, a checkpoint. ERR_CUDA. */
 bppsa_status bppsa_train(const bppsa_train_config *config, bppsa_model *model, const bppsa_dataset *dataset,

@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-#define BPPSA_ALIGNMENT 64
+#define BPPSA_ALIGNMENT 64 /* bytes */
 
 /* `bytes` uninitialised bytes, or NULL on failure (with the last error set, ERR_MEMORY). 0 bytes give a distinct pointer. Free
  * with bppsa_free. */

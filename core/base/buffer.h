@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-typedef struct bppsa_device bppsa_device;
+typedef struct bppsa_device bppsa_device; /* core/compute/device.h */
 
 typedef struct {
   bppsa_view view;                                         /* view.data is owned */

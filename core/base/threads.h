@@ -2,6 +2,6 @@
 #ifndef BPPSA_CORE_BASE_THREADS_H
 #define BPPSA_CORE_BASE_THREADS_H
 
-#define BPPSA_MAX_THREADS 4096
+#define BPPSA_MAX_THREADS 4096 /* of a device */
 
 #endif

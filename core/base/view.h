@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define BPPSA_MAX_DIMS 8
+#define BPPSA_MAX_DIMS 8 /* the most extents of a view */
 
 typedef enum {
   BPPSA_F32 = 0,
@@ -36,7 +36,7 @@ typedef enum {
   BPPSA_DTYPE_OTHER
 } bppsa_dtype;
 
-typedef enum { BPPSA_CPU = 0, BPPSA_CUDA = 1 } bppsa_device_kind;
+typedef enum { BPPSA_CPU = 0, BPPSA_CUDA = 1 } bppsa_device_kind; /* in whose memory an array lies */
 
 typedef struct {
   void *data;

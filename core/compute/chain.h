@@ -29,7 +29,7 @@ typedef struct {
   double flops;            /* of a sample's forward pass, roughly; each gradient takes as many. Cuts by cost use it */
 } bppsa_chain_layer;
 
-typedef struct bppsa_chain bppsa_chain;
+typedef struct bppsa_chain bppsa_chain; /* a network as a list of layers */
 
 typedef struct {
   /* y [b][out] from x [b][in], and what the layer keeps, kept [b]. */
@@ -46,7 +46,7 @@ typedef struct {
    * wanted). A NULL entry means that it is not less work. */
   bppsa_status (*backward)(bppsa_chain *chain, int64_t layer, int64_t samples, void *const *weights, const void *dy,
                            const void *x, const void *y, const void *kept, void *const *gradients, void *dx);
-  /* Makes a chain of the same layers, with its own scratch memory, on another stream of the same GPU (bppsa_device_fork). Passes
+  /* Makes a chain of the same layers, with its own scratch memory, on another stream of the same GPU. Passes
    * of a chain with this entry are only queued and take no memory, so that they may be recorded. NULL: a pass may wait for the
    * GPU. */
   bppsa_status (*twin)(const bppsa_chain *chain, const bppsa_device *device, bppsa_chain **twin);

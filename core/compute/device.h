@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-typedef struct bppsa_device bppsa_device;
+typedef struct bppsa_device bppsa_device; /* a processor's threads, or a GPU with a stream */
 
 /* name: "cpu", "cuda" or "cuda:K". threads: host threads, 1 .. BPPSA_MAX_THREADS, or 0 for all cores that this process may use.
  * ERR_ARGUMENT: an unknown name or a thread count out of range. ERR_UNSUPPORTED: CUDA in a build without it, or no such GPU; the
@@ -27,9 +27,9 @@ bppsa_status bppsa_device_fork(const bppsa_device *device, bppsa_device **fork);
 /* Parses "cpu", "cuda" or "cuda:K" to kind and index, whether or not the device exists. ERR_ARGUMENT. */
 bppsa_status bppsa_device_parse(const char *name, bppsa_device_kind *kind, int32_t *index);
 
-bppsa_device_kind bppsa_device_get_kind(const bppsa_device *device);
+bppsa_device_kind bppsa_device_get_kind(const bppsa_device *device); /* BPPSA_CPU or BPPSA_CUDA */
 int32_t bppsa_device_get_index(const bppsa_device *device);
-int32_t bppsa_device_get_threads(const bppsa_device *device);
+int32_t bppsa_device_get_threads(const bppsa_device *device); /* of the host, at least 1 */
 /* "cpu", "cuda:0" */
 const char *bppsa_device_get_name(const bppsa_device *device);
 /* The hardware's own name, e.g. the processor's model; "" when unknown. */

@@ -43,7 +43,7 @@ typedef struct {
   int64_t sample;   /* index in the batch, from 0; -1: none */
 } bppsa_nonfinite;
 
-typedef struct bppsa_model bppsa_model;
+typedef struct bppsa_model bppsa_model; /* a network with its parameters */
 
 /* How many layers, and how many of the model's first parameters, have their gradients computed last. possible: for how many layers
  * the model has the memory. */
@@ -116,7 +116,7 @@ typedef struct {
   void (*drop)(bppsa_model *model, int64_t step, const int64_t *samples);
   void (*forget)(bppsa_model *model);        /* bppsa_model_forget. NULL: the model keeps nothing of the caller's */
   bppsa_status (*count)(bppsa_model *model); /* brings model->redone up to date; NULL: it always is */
-  /* bppsa_model_delay, with a checked k. NULL: the model cannot. */
+  /* Puts off the weight gradients of k layers. NULL: the model cannot. */
   bppsa_status (*delay)(bppsa_model *model, int64_t k, bppsa_delayed *delayed);
   /* The model that knows how the forward passes are computed (recurrent/parallel_forward.h); NULL: this one. */
   const bppsa_model *(*inner)(const bppsa_model *model);
@@ -137,8 +137,8 @@ struct bppsa_model {
   int64_t parameter_count;
   bppsa_parameter *parameters; /* size parameter_count, in PyTorch's order */
   int64_t classes;             /* C, the logits' last extent */
-  /* Scan products found useless and redone step by step since creation (scan/scan.h); bppsa_model_update_redone brings it up to
-   * date. */
+  /* Scan products found useless and redone step by step since creation (scan/scan.h); ops->count, if there is one, brings it
+   * up to date. */
   int64_t redone;
   bppsa_gradient_listener listener; /* set by the caller; a model on a GPU ignores it */
 

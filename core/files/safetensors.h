@@ -16,14 +16,14 @@
 extern "C" {
 #endif
 
-typedef struct bppsa_safetensors bppsa_safetensors;
+typedef struct bppsa_safetensors bppsa_safetensors; /* a file that was loaded */
 
 /* Loads a whole file. Views borrow the object's memory, so destroy the object after their last use. ERR_IO, ERR_FORMAT,
  * ERR_MEMORY. */
 bppsa_status bppsa_safetensors_load(const char *path, bppsa_safetensors **file);
 void bppsa_safetensors_destroy(bppsa_safetensors *file);
 
-int64_t bppsa_safetensors_count(const bppsa_safetensors *file);
+int64_t bppsa_safetensors_count(const bppsa_safetensors *file); /* of tensors */
 /* Tensors in the order of their data. */
 const bppsa_named_view *bppsa_safetensors_get(const bppsa_safetensors *file, int64_t index);
 /* All tensors as a list (owned, bppsa_free); its views borrow the file's memory. ERR_MEMORY. */
@@ -35,7 +35,7 @@ const char *bppsa_safetensors_metadata(const bppsa_safetensors *file, const char
 
 typedef struct {
   const char *key, *value;
-} bppsa_metadata;
+} bppsa_metadata; /* an entry of __metadata__ */
 
 /* Replaces `pair` by the next entry of __metadata__, in the file's order; a zeroed pair by the first entry. Returns false after
  * the last entry. */

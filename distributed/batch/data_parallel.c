@@ -154,7 +154,7 @@ bppsa_status bppsa_data_parallel_compute(bppsa_data_parallel *dp, int64_t count,
 /* ---- the training loop's functions ---- */
 
 static batch_shares shares_of(const bppsa_data_parallel *dp) {
-  return (batch_shares){dp->comm, &dp->config, dp->block, bppsa_data_parallel_first};
+  return (batch_shares){dp->comm, dp->world, &dp->config, dp->block, bppsa_data_parallel_first};
 }
 
 static bppsa_status gather_states(void *context, bppsa_batch *batch, int64_t count) {
@@ -172,6 +172,7 @@ typedef struct {
 
 static bppsa_status stage(const step_of *s, int64_t first, int64_t count) {
   memcpy(s->batch->indices, s->indices + first, (size_t)count * sizeof *s->indices);
+  bppsa_batch_follow(s->batch, s->batch->past.number, s->indices + first, s->batch->past.apart);
   BPPSA_TRY(bppsa_batch_stage(s->batch, count));
   s->batch->first = first;
   return bppsa_batch_queue_fill(s->batch);
@@ -245,7 +246,7 @@ static bppsa_status forward_backward(void *context, bppsa_batch *batch, int64_t 
   record->backward_s = seconds - record->forward_s; /* with the time that gradients travelled */
   *loss =
       (bppsa_loss_result){.loss = sums.loss, .correct = (int64_t)sums.correct, .rows = (int64_t)sums.rows, .weight = sums.weight};
-  const double all = (double)count * (batch->dataset->labels_per_step ? (double)batch->dataset->seq_len : 1);
+  const double all = (double)count * (batch->dataset->labels_per_step ? (double)batch->length : 1);
   if (sums.weight > 0 && sums.weight != all) { /* the blocks have divided by all rows, whatever they weigh */
     loss->loss *= all / sums.weight;
     BPPSA_TRY(scale_gradients(dp->model, all / sums.weight));
@@ -322,12 +323,13 @@ static bppsa_status evaluate(void *context, bppsa_batch *batch, int64_t first, i
                                  : bppsa_ranks_evaluate_batch(dp->world, dp->comm, batch, first, count, result);
 }
 
-bppsa_status bppsa_data_parallel_evaluate_streams(bppsa_comm *comm, bppsa_model *model, const bppsa_dataset *dataset,
-                                                  const bppsa_device *device, int64_t first, int64_t count, int64_t batch,
-                                                  bppsa_evaluation *result) {
+bppsa_status bppsa_data_parallel_evaluate_streams(bppsa_comm *comm, const bppsa_data_parallel_config *along, bppsa_model *model,
+                                                  const bppsa_dataset *dataset, const bppsa_device *device, int64_t first,
+                                                  int64_t count, int64_t batch, bppsa_evaluation *result) {
   BPPSA_REQUIRE(comm != NULL && model != NULL && dataset != NULL && result != NULL);
   bppsa_batch buffers;
-  bppsa_data_parallel_config config = bppsa_data_parallel_config_default();
+  const bool cut = along != NULL && along->time != NULL;
+  bppsa_data_parallel_config config = cut ? *along : bppsa_data_parallel_config_default();
   BPPSA_TRY(bppsa_evaluate_check(dataset, first, count, batch));
   config.batch = bppsa_min(batch, count);
   if (!dataset->streams || bppsa_comm_size(comm) > config.batch) {
@@ -335,9 +337,12 @@ bppsa_status bppsa_data_parallel_evaluate_streams(bppsa_comm *comm, bppsa_model 
                       dataset->streams ? "streams" : "samples that are no streams", (long long)config.batch,
                       bppsa_comm_size(comm), dataset->streams ? "at most as many ranks as samples" : "streams");
   }
-  const batch_shares shares = {comm, &config, bppsa_data_parallel_block(&config, bppsa_comm_size(comm)),
-                               bppsa_data_parallel_first};
+  const batch_shares shares = {comm, cut ? along->world : comm, &config,
+                               bppsa_data_parallel_block(&config, bppsa_comm_size(comm)), bppsa_data_parallel_first};
   BPPSA_TRY(bppsa_batch_create(model, dataset, device, bppsa_min(shares.block, config.batch), config.batch, false, &buffers));
+  if (cut) {
+    bppsa_batch_set_steps(&buffers, along->first_step, along->steps);
+  }
   const bppsa_status status = bppsa_streams_evaluate(&shares, &buffers, first, count, result);
   bppsa_batch_free(&buffers);
   return status;
@@ -417,7 +422,7 @@ bppsa_status bppsa_data_parallel_create(bppsa_comm *comm, bppsa_model *model, co
                                   .agree = agree,
                                   .note = note,
                                   .share = share,
-                                  .gather_states = config->time == NULL ? gather_states : NULL};
+                                  .gather_states = gather_states};
   bppsa_status status = bppsa_reverse_first_begin(comm, model, config->reverse_first, &dp->search);
   status = status == BPPSA_OK ? change_order(dp) : status;
   dp->noted = config->reverse_first < 0 ? dp->search.most == dp->search.possible : dp->search.k == config->reverse_first;

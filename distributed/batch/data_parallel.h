@@ -18,7 +18,7 @@
  * backward pass goes on to the layers below. Of several buckets that are complete, the one with the first layers' parameters sets
  * out first. Reverse first-k (ooo-backprop, Algorithm 2) puts the weight gradients of the first k layers off to the end of the
  * pass, the first layer's first: those of the upper layers then travel earlier. It changes no bit. The output gradients of these
- * layers take memory until then, so k is at most the number of layers for which every rank's model has room (bppsa_model_delay).
+ * layers take memory until then, so k is at most the number of layers for which every rank's model has room.
  */
 #ifndef BPPSA_DISTRIBUTED_BATCH_DATA_PARALLEL_H
 #define BPPSA_DISTRIBUTED_BATCH_DATA_PARALLEL_H
@@ -51,7 +51,7 @@ const char *bppsa_data_parallel_text(const bppsa_data_parallel_config *config, b
                                      char *text, size_t size);
 #define BPPSA_DATA_PARALLEL_TEXT 96
 
-typedef struct bppsa_data_parallel bppsa_data_parallel;
+typedef struct bppsa_data_parallel bppsa_data_parallel; /* a rank's part of the sums */
 
 /* Makes this rank's part; collective. comm and model are borrowed; the model is planned for a batch of bppsa_data_parallel_block,
  * and equal on all ranks. A model on a GPU needs a communicator that knows the GPU (bppsa_comm_set_device, bppsa_comm_create_nccl);
@@ -67,12 +67,12 @@ void bppsa_data_parallel_destroy(bppsa_data_parallel *dp); /* NULL is legal */
 const bppsa_train_ranks *bppsa_data_parallel_ranks(const bppsa_data_parallel *dp);
 
 /* bppsa_evaluate of streams (train/data/dataset.h) on ranks, which share each batch of `batch` samples as training on ranks does,
- * and carry the states of their samples to the next one. Every rank gets the result, whose bits depend on the number of ranks where
- * the bits of gradients do. The model takes at least bppsa_data_parallel_block samples. Collective. ERR_ARGUMENT: no streams, or
- * more ranks than samples in a batch. Errors of bppsa_evaluate; ERR_MEMORY, ERR_COMM. */
-bppsa_status bppsa_data_parallel_evaluate_streams(bppsa_comm *comm, bppsa_model *model, const bppsa_dataset *dataset,
-                                                  const bppsa_device *device, int64_t first, int64_t count, int64_t batch,
-                                                  bppsa_evaluation *result);
+ * and carry the states of their samples to the next one. along: as of bppsa_ranks_evaluate. Every rank gets the result, whose bits
+ * depend on the number of ranks where the bits of gradients do. The model takes at least bppsa_data_parallel_block samples.
+ * Collective. ERR_ARGUMENT: no streams, or more ranks than samples in a batch. Errors of bppsa_evaluate; ERR_MEMORY, ERR_COMM. */
+bppsa_status bppsa_data_parallel_evaluate_streams(bppsa_comm *comm, const bppsa_data_parallel_config *along, bppsa_model *model,
+                                                  const bppsa_dataset *dataset, const bppsa_device *device, int64_t first,
+                                                  int64_t count, int64_t batch, bppsa_evaluation *result);
 
 /* The k of reverse first-k in use; -1 while it is still measured. The second function: the largest k for which the models of all
  * ranks have memory, 0 where no k was asked for. The third: the number of buckets. */

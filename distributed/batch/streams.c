@@ -62,7 +62,7 @@ bppsa_status bppsa_streams_evaluate(const batch_shares *shares, bppsa_batch *bat
   bppsa_status status = evaluate_own(shares, batch, first, count, blocks, parts, sums.account);
   bppsa_batch_restart(batch);
   batch->training = training;
-  status = status == BPPSA_OK ? bppsa_ranks_add_parts(shares->comm, batches * blocks, parts, &sums) : status;
+  status = status == BPPSA_OK ? bppsa_ranks_add_parts(shares->world, batches * blocks, parts, &sums) : status;
   bppsa_free(parts);
   BPPSA_TRY(status);
   *result = bppsa_batch_evaluation(&sums, count);

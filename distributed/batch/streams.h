@@ -11,7 +11,8 @@
 
 /* How ranks share batches. first: as bppsa_data_parallel_first. */
 typedef struct {
-  bppsa_comm *comm;
+  bppsa_comm *comm;  /* of the ranks that share a batch */
+  bppsa_comm *world; /* of all ranks; the others hold other steps of the same samples, and have the same states */
   const bppsa_data_parallel_config *config;
   int64_t block; /* samples of a block */
   int64_t (*first)(const bppsa_data_parallel_config *config, int64_t block, int32_t ranks, int64_t rank, int64_t count);

@@ -22,6 +22,7 @@
 extern "C" {
 #endif
 
+/* Along what layers are shared. */
 typedef enum { BPPSA_LAYERS_SPATIAL = 0, BPPSA_LAYERS_FILTER, BPPSA_LAYERS_CHANNEL, BPPSA_LAYERS_COUNT } bppsa_layer_strategy;
 
 const char *bppsa_layer_strategy_name(bppsa_layer_strategy strategy); /* "spatial" */

@@ -51,7 +51,7 @@ typedef struct {
 
 /* Makes this rank's part of a network (copied); collective. The parameters, which start at 0, have the names of bppsa_cnn_create,
  * and the shapes of this rank's part. The device, a CPU, gives the threads and must outlive the model; destroy it with
- * bppsa_model_destroy. ERR_ARGUMENT: of bppsa_layer_plan_create, a batch or tag out of range; ERR_UNSUPPORTED: a GPU, a dtype;
+ * bppsa_model_destroy. ERR_ARGUMENT: too many ranks, a batch or tag out of range; ERR_UNSUPPORTED: a GPU, a dtype;
  * ERR_MEMORY. */
 bppsa_status bppsa_layer_split_create(const bppsa_cnn_network *network, const bppsa_layer_split_config *config,
                                       const bppsa_device *device, bppsa_model **model);

@@ -23,7 +23,7 @@ typedef struct {
   double clip_norm; /* 0: no clipping */
 } bppsa_layer_train_config;
 
-typedef struct bppsa_layer_train bppsa_layer_train;
+typedef struct bppsa_layer_train bppsa_layer_train; /* a rank's part of shared layers that train */
 
 /* Samples of a batch that a group takes at once, at most. */
 int64_t bppsa_layer_train_samples(const bppsa_layer_train_config *config, int64_t ranks);

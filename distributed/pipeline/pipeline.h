@@ -43,7 +43,7 @@ typedef struct {
   bool unrecorded; /* queues every pass by itself; otherwise, on one GPU alone, work that comes again is recorded as graphs */
 } bppsa_pipeline_config;
 
-typedef struct bppsa_pipeline bppsa_pipeline;
+typedef struct bppsa_pipeline bppsa_pipeline; /* a rank's part of a pipeline */
 
 /* Makes this rank's part; collective. comm and chain are borrowed. Where the chain is on a GPU, comm has the same device
  * (bppsa_comm_set_device; over NCCL the communicator that it was made from), and arrays of micro-batches, weights, their versions,

@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-typedef struct bppsa_pipeline_train bppsa_pipeline_train;
+typedef struct bppsa_pipeline_train bppsa_pipeline_train; /* a rank's part of a pipeline that trains */
 
 /* Makes this rank's part; collective. config: its schedule's iterations are the steps between two flushes; a batch of the loop has
  * config->samples for each micro-batch of an iteration. model: of the same parameters as the chain, planned for config->samples

@@ -144,11 +144,6 @@ static bool scans_over_ranks(const split_network *s) {
   return scan_is_over_ranks(&s->config.method, s->gpu, s->config.hidden);
 }
 
-/* Would ranks on GPUs send products of samples that begin anew? These are not cut. */
-static bool sends_resets(const split_network *s, const bppsa_recurrent_config *c, const bppsa_gradient_method *method) {
-  return s->gpu && s->ranks > 1 && c->resets && scan_is_over_ranks(method, s->gpu, c->hidden);
-}
-
 /* Resolves AUTO. In units of a rank's own BP, the last rank of a pipeline waits (p - 1) / m, and a product costs about S. */
 static bppsa_gradient_method choose(const split_network *s, const bppsa_recurrent_config *c, int64_t groups) {
   bppsa_gradient_method method = c->method;
@@ -158,9 +153,6 @@ static bppsa_gradient_method choose(const split_network *s, const bppsa_recurren
   }
   if (method.backward == BPPSA_BACKWARD_SCAN && method.scan.algorithm == BPPSA_SCAN_AUTO) {
     method.scan = bppsa_scan_method_of(BPPSA_SCAN_CHUNKED);
-  }
-  if (c->method.backward == BPPSA_BACKWARD_AUTO && sends_resets(s, c, &method)) {
-    method.backward = BPPSA_BACKWARD_BP;
   }
   return method;
 }
@@ -409,6 +401,7 @@ bppsa_status bppsa_split_time_create(const bppsa_split_time *split, const bppsa_
                              .forward_spans = split_time_forward_spans,
                              .backward = split_time_backward,
                              .input_gradients = input_gradients,
+                             .last_states = split_time_last_states,
                              .find_nonfinite = find_nonfinite,
                              .destroy = destroy,
                              .forget = forget,
@@ -427,13 +420,7 @@ bppsa_status bppsa_split_time_create(const bppsa_split_time *split, const bppsa_
   bppsa_split_time_numbers(s->ranks, s->gpu, config->hidden, &s->config.method);
   s->group_count = split->micro_batches;
   bppsa_ranks_share(config->seq_len, size, s->rank, &s->first, &s->steps);
-  bppsa_status status =
-      sends_resets(s, config, &s->config.method)
-          ? bppsa_fail(BPPSA_ERR_UNSUPPORTED,
-                       "split time: resets of samples in a scan over ranks on GPUs, expected BP, linear or, with H "
-                       "up to %d, chunked",
-                       BPPSA_SCAN_FUSED_DIM)
-          : split_time_forward_method(s, device, &s->config.forward);
+  bppsa_status status = split_time_forward_method(s, device, &s->config.forward);
   status = status == BPPSA_OK ? split_time_backward_method(s, device) : status;
   status = status == BPPSA_OK ? build(s, device) : status;
   if (status != BPPSA_OK) {

@@ -102,6 +102,7 @@ bppsa_status split_time_forward(bppsa_model *model, const bppsa_view *x, const b
 bppsa_status split_time_forward_spans(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, const bppsa_spans *spans,
                                       bppsa_view *logits);
 bppsa_status split_time_backward(bppsa_model *model, const bppsa_view *seed);
+bppsa_status split_time_last_states(bppsa_model *model, int64_t shape[2], int64_t apart, void *states);
 /* bppsa_recurrent_ends of a group: gradients that go through the ends of this rank's steps. */
 bppsa_status split_time_join_injected(void *group, int64_t layer, void *g); /* scans over ranks: u_0 comes from the next rank */
 /* Other methods: g_T comes from the rank before, and g_0 goes to the next one. */

@@ -247,6 +247,32 @@ bppsa_status split_time_forward_spans(bppsa_model *model, const bppsa_view *x, c
   return BPPSA_OK;
 }
 
+/* Rank 0 has the last steps. All ranks get the states behind them: a pass that goes on begins on the rank with the first steps, and
+ * any rank may write a checkpoint. */
+bppsa_status split_time_last_states(bppsa_model *model, int64_t shape[2], int64_t apart, void *states) {
+  const split_network *s = (const split_network *)model;
+  const int64_t size = split_state_size(s), row = size * size_of(s);
+  if (states != NULL && s->batch == 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "split time: last states, expected a forward pass before");
+  }
+  shape[0] = s->config.layers;
+  shape[1] = size;
+  for (int64_t i = 0; states != NULL && s->rank == 0 && i < s->group_count; ++i) {
+    const split_group *g = &s->groups[i];
+    int64_t own[2];
+    if (g->samples > 0) {
+      BPPSA_TRY(g->model->ops->last_states(g->model, own, apart, (char *)states + g->first * row));
+    }
+  }
+  bppsa_comm_at(s->comm, "the states behind the last step", -1);
+  for (int64_t l = 0; states != NULL && l < s->config.layers; ++l) {
+    const bppsa_view rows = reals(s, (char *)states + l * apart * row, s->batch * size);
+    BPPSA_TRY(bppsa_comm_broadcast(s->comm, 0, &rows));
+  }
+  bppsa_comm_at(s->comm, NULL, -1);
+  return BPPSA_OK;
+}
+
 /* ---- backward ---- */
 
 /* Is something injected into a layer? As in recurrent networks: the head's gradients of every step, or those of the layer above. */

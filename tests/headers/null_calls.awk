@@ -2,7 +2,7 @@
 # every one that releases something, with NULL for every pointer, in a process of its own: tests/headers/null_calls.h has the loop.
 # A function that begins to take part is found by itself.
 BEGIN {
-  print "#include \"bppsa.h\""
+  print "#include \"tests/headers/checked.h\""
   print "#include \"tests/headers/null_calls.h\""
 }
 {

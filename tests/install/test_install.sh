@@ -1,11 +1,13 @@
 #!/bin/sh
-# test_install.sh SOURCE BUILD WORK CC: installs into an empty prefix, builds the examples against it through the CMake package
-# and through pkg-config, and runs all, from a prefix that was moved after the installation.
+# test_install.sh SOURCE BUILD WORK CC SHOWN: installs into an empty prefix, builds the examples against it through the CMake
+# package and through pkg-config, and runs all, from a prefix that was moved after the installation. Then the examples are linked
+# with the shared library in the directory SHOWN, which shows public names alone.
 set -eu
 source=$1
 build=$2
 work=$3
 cc=$4
+shown=$5
 rm -rf "$work"
 mkdir -p "$work"
 cmake --install "$build" --prefix "$work/first" >"$work/install.log"
@@ -46,7 +48,8 @@ if find "$prefix/include" -name '*_internal.h' | grep .; then
   fail "internal headers are installed"
 fi
 
-for header in audio/instruments.h core/compute/blas.h core/base/host_device.h core/base/philox.h core/base/text.h; do
+for header in core/files/json.h core/files/file.h distributed/pipeline/chain_costs.h audio/instruments.h core/compute/blas.h \
+  core/base/text.h; do
   [ -f "$source/$header" ] || fail "$header does not exist, expected a header to look for"
   [ ! -e "$prefix/include/bppsa/$header" ] || fail "$header is installed, expected it to serve the library alone"
 done
@@ -89,7 +92,7 @@ pc=$(find "$prefix" -name bppsa.pc)
 [ -n "$pc" ] || fail "no bppsa.pc under $prefix"
 PKG_CONFIG_PATH=$(dirname "$pc")
 export PKG_CONFIG_PATH
-pkg-config --atleast-version=0.1 bppsa || fail "pkg-config gives version $(pkg-config --modversion bppsa)"
+pkg-config --atleast-version=0.2 bppsa || fail "pkg-config gives version $(pkg-config --modversion bppsa)"
 LD_LIBRARY_PATH=$(pkg-config --variable=libdir bppsa)
 export LD_LIBRARY_PATH
 for example in scan gru ranks cell; do
@@ -110,6 +113,17 @@ if command -v c++ >/dev/null; then # the same sources as C++
 fi
 check_cell "$work/cell"
 
+# The shared library, which shows the public names alone.
+mkdir "$work/shared"
+for example in scan gru ranks cell; do
+  "$cc" -std=c17 "$source/examples/$example.c" -o "$work/shared/$example" -I "$prefix/include/bppsa" -L "$shown" \
+    -Wl,-rpath,"$shown" -lbppsa -lm || fail "$example.c does not link with the shared library"
+done
+check "$work/shared/scan"
+check_gru "$work/shared/gru"
+check_ranks "$work/shared/ranks"
+check_cell "$work/shared/cell"
+
 # A factor that is wrong by its last multiplication must not pass.
 sed 's/\.d = by_c \* f,/.d = by_c,/' "$source/examples/cell.c" >"$work/wrong.c"
 cmp -s "$source/examples/cell.c" "$work/wrong.c" && fail "no factor in $source/examples/cell.c to spoil"
@@ -125,13 +139,15 @@ if [ -x "$prefix/bin/bppsa" ]; then
 fi
 grep -q "^version: $(pkg-config --modversion bppsa)\$" "$source/CITATION.cff" ||
   fail "CITATION.cff has another version than $(pkg-config --modversion bppsa)"
+grep -q "version = {$(pkg-config --modversion bppsa)}" "$source/docs/library.md" ||
+  fail "the BibTeX entry of docs/library.md has another version than $(pkg-config --modversion bppsa)"
 
 # The module of MPI, where it was built, is found from the installed place.
 if [ -f "$build/bppsa_mpi.so" ]; then
   cat >"$work/transports.c" <<'EOF'
 #include <stdio.h>
 
-#include "bppsa.h"
+#include "bppsa_ranks.h"
 
 int main(void) {
   bppsa_comm_transport_report reports[BPPSA_COMM_TRANSPORT_COUNT];

@@ -47,6 +47,40 @@ typedef struct {
   bppsa_view logits;
 } problem;
 
+/* What a shape has besides its sizes: the loss on every step, gradients of x and h0, an h0, ReLU where the cell knows it, no
+ * biases, two directions, samples of their own lengths. */
+enum { LOSS_ALL = 1, INPUTS = 2, H0 = 4, RELU = 8, NO_BIAS = 16, BOTH_WAYS = 32, LENGTHS = 64 };
+
+/* T, B of the configuration, b of the pass, I, H and L of a problem. */
+typedef struct {
+  int64_t steps, planned, batch, input, hidden, layers;
+  unsigned has;
+} device_shape;
+
+/* Returns a problem without numbers, of orthogonal weights and three classes. */
+static inline problem shaped_problem(const bppsa_cell *cell, const device_shape *s, bppsa_dtype dtype) {
+  problem p = {.config = bppsa_recurrent_config_default(),
+               .cell = cell,
+               .init = BPPSA_INIT_ORTHOGONAL,
+               .state = (s->has & H0) != 0,
+               .batch = s->batch};
+  bppsa_recurrent_config *c = &p.config;
+  c->seq_len = s->steps;
+  c->batch = s->planned;
+  c->input = s->input;
+  c->hidden = s->hidden;
+  c->layers = s->layers;
+  c->classes = 3;
+  c->dtype = dtype;
+  c->loss_all = (s->has & LOSS_ALL) != 0;
+  c->input_gradients = (s->has & INPUTS) != 0;
+  c->nonlinearity = (s->has & RELU) != 0 && cell->relu ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
+  c->no_bias = (s->has & NO_BIAS) != 0;
+  c->bidirectional = (s->has & BOTH_WAYS) != 0;
+  c->lengths = (s->has & LENGTHS) != 0;
+  return p;
+}
+
 static bppsa_status create(const problem *p, const bppsa_recurrent_config *config, const bppsa_device *on, bppsa_model **model) {
   return bppsa_recurrent_create(config, p->cell, on, model);
 }
@@ -233,6 +267,12 @@ static void make_numbers(problem *p, uint64_t seed) {
   bppsa_free(rounded(c->dtype, p->x, c->seq_len * p->batch * c->input)); /* rounds the array itself, too */
   bppsa_free(rounded(c->dtype, p->h0, layers_of(p) * p->batch * state_size(p)));
   bppsa_free(rounded(c->dtype, p->seed, (c->loss_all ? c->seq_len : 1) * p->batch * c->classes));
+}
+
+static inline void free_numbers(problem *p) {
+  bppsa_free(p->x);
+  bppsa_free(p->h0);
+  bppsa_free(p->seed);
 }
 
 #endif

@@ -29,42 +29,28 @@ static void check_problem(problem p, uint64_t s) {
       check_way(&p, &ways[w]);
     }
   }
-  bppsa_free(p.x);
-  bppsa_free(p.h0);
-  bppsa_free(p.seed);
+  free_numbers(&p);
 }
 
-/* T, B planned, b, I, H, L, loss all, input gradients, relu */
-static const struct {
-  int64_t steps, planned, batch, input, hidden, layers;
-  bool all, input_gradients, relu, state;
-} shapes[] = {{1, 1, 1, 1, 1, 1, false, false, false, false},   {2, 3, 2, 1, 20, 1, false, false, false, true},
-              {41, 2, 2, 1, 20, 1, false, false, false, false}, {37, 3, 3, 5, 8, 1, true, true, false, true},
-              {23, 2, 1, 1, 7, 3, false, false, true, true},    {30, 2, 2, 2, 32, 2, true, false, false, false},
-              {19, 5, 4, 1, 16, 1, true, true, true, true},     {26, 1, 1, 3, 13, 2, false, true, false, true},
-              {12, 2, 2, 1, 25, 1, false, false, false, true},  {9, 2, 2, 3, 40, 2, true, true, false, true},
-              {5, 1, 1, 1, 70, 1, false, false, false, false},  {37, 5, 4, 1, 8, 1, false, false, false, false},
-              {36, 5, 4, 1, 16, 1, false, false, false, false}, {30, 4, 4, 1, 32, 1, false, false, false, false},
-              {22, 2, 2, 1, 20, 2, true, true, false, true}};
+static const device_shape shapes[] = {{1, 1, 1, 1, 1, 1, 0},
+                                      {2, 3, 2, 1, 20, 1, H0},
+                                      {41, 2, 2, 1, 20, 1, 0},
+                                      {37, 3, 3, 5, 8, 1, LOSS_ALL | INPUTS | H0},
+                                      {23, 2, 1, 1, 7, 3, H0 | RELU},
+                                      {30, 2, 2, 2, 32, 2, LOSS_ALL},
+                                      {19, 5, 4, 1, 16, 1, LOSS_ALL | INPUTS | H0 | RELU},
+                                      {26, 1, 1, 3, 13, 2, INPUTS | H0},
+                                      {12, 2, 2, 1, 25, 1, H0},
+                                      {9, 2, 2, 3, 40, 2, LOSS_ALL | INPUTS | H0},
+                                      {5, 1, 1, 1, 70, 1, 0},
+                                      {37, 5, 4, 1, 8, 1, 0},
+                                      {36, 5, 4, 1, 16, 1, 0},
+                                      {30, 4, 4, 1, 32, 1, 0},
+                                      {22, 2, 2, 1, 20, 2, LOSS_ALL | INPUTS | H0}};
 
 static void check_shapes(const bppsa_cell *cell, bppsa_dtype dtype) {
   for (size_t s = 0; s < sizeof shapes / sizeof *shapes; ++s) {
-    problem p = {.config = bppsa_recurrent_config_default(),
-                 .cell = cell,
-                 .init = BPPSA_INIT_ORTHOGONAL,
-                 .state = shapes[s].state,
-                 .batch = shapes[s].batch};
-    p.config.seq_len = shapes[s].steps;
-    p.config.batch = shapes[s].planned;
-    p.config.input = shapes[s].input;
-    p.config.hidden = shapes[s].hidden;
-    p.config.layers = shapes[s].layers;
-    p.config.classes = 3;
-    p.config.dtype = dtype;
-    p.config.loss_all = shapes[s].all;
-    p.config.input_gradients = shapes[s].input_gradients;
-    p.config.nonlinearity = shapes[s].relu && cell->relu ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
-    check_problem(p, s);
+    check_problem(shaped_problem(cell, &shapes[s], dtype), s);
   }
 }
 
@@ -164,9 +150,7 @@ static void test_little_memory(void **state) {
   make_numbers(&p, 8);
   set_most("SIMT_MOST_SHARED", NULL);
   check_way(&p, &ways[5]); /* as many chunks as steps */
-  bppsa_free(p.x);
-  bppsa_free(p.h0);
-  bppsa_free(p.seed);
+  free_numbers(&p);
   p.cell = &bppsa_rnn_cell; /* with one matrix: W_hh serves all products of a block, which needs 43008 bytes */
   p.config.hidden = 32;
   p.config.dtype = BPPSA_F64;
@@ -174,9 +158,7 @@ static void test_little_memory(void **state) {
   set_most("SIMT_MOST_SHARED", "49152");
   check_way(&p, &ways[5]);
   set_most("SIMT_MOST_SHARED", LARGE_SHARED);
-  bppsa_free(p.x);
-  bppsa_free(p.h0);
-  bppsa_free(p.seed);
+  free_numbers(&p);
 }
 
 /* The same of pairs; of the largest no transition fits, which is said before anything is launched. */
@@ -211,9 +193,7 @@ static void test_little_memory_for_pairs(void **state) {
       check_way(&p, &in_chunks[0]);
     }
     set_most("SIMT_MOST_SHARED", LARGE_SHARED);
-    bppsa_free(p.x);
-    bppsa_free(p.h0);
-    bppsa_free(p.seed);
+    free_numbers(&p);
   }
 }
 
@@ -475,9 +455,7 @@ static void test_vanished(void **state) {
     drop(host, expected);
     bppsa_model_destroy(model);
     bppsa_model_destroy(p.reference);
-    bppsa_free(p.x);
-    bppsa_free(p.h0);
-    bppsa_free(p.seed);
+    free_numbers(&p);
   }
 }
 
@@ -643,9 +621,7 @@ static void test_ends(void **state) {
     }
     bppsa_model_destroy(model);
     bppsa_model_destroy(plain);
-    bppsa_free(p.x);
-    bppsa_free(p.h0);
-    bppsa_free(p.seed);
+    free_numbers(&p);
   }
 }
 

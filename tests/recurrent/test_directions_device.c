@@ -10,38 +10,20 @@ static const way ways[] = {{BPPSA_BACKWARD_BP, BPPSA_SCAN_AUTO, 0},
 
 /* One step and one unit; inputs of size 1, whose products are computed within the sweeps; layers whose weight gradients are
  * summed there, whose are not, and that are wider than a warp. */
-static const struct {
-  int64_t steps, planned, batch, input, hidden, layers;
-  bool all, input_gradients, state, no_bias;
-} shapes[] = {{1, 1, 1, 1, 1, 1, false, true, true, false},   {2, 3, 2, 1, 20, 1, false, false, true, false},
-              {21, 2, 2, 1, 20, 2, true, true, true, false},  {17, 3, 3, 5, 8, 1, true, true, false, true},
-              {13, 2, 1, 1, 7, 3, false, false, true, false}, {12, 2, 2, 2, 32, 2, true, false, false, false},
-              {9, 2, 2, 3, 40, 2, false, true, true, true},   {11, 2, 2, 1, 2, 2, true, true, true, false}};
+static const device_shape shapes[] = {{1, 1, 1, 1, 1, 1, INPUTS | H0 | BOTH_WAYS},
+                                      {2, 3, 2, 1, 20, 1, H0 | BOTH_WAYS},
+                                      {21, 2, 2, 1, 20, 2, LOSS_ALL | INPUTS | H0 | BOTH_WAYS},
+                                      {17, 3, 3, 5, 8, 1, LOSS_ALL | INPUTS | NO_BIAS | BOTH_WAYS},
+                                      {13, 2, 1, 1, 7, 3, H0 | BOTH_WAYS},
+                                      {12, 2, 2, 2, 32, 2, LOSS_ALL | BOTH_WAYS},
+                                      {9, 2, 2, 3, 40, 2, INPUTS | H0 | NO_BIAS | BOTH_WAYS},
+                                      {11, 2, 2, 1, 2, 2, LOSS_ALL | INPUTS | H0 | BOTH_WAYS}};
 enum { SHAPES = sizeof shapes / sizeof *shapes, WAYS = sizeof ways / sizeof *ways };
 
 static problem problem_of(int cell, int s, bppsa_dtype dtype) {
-  problem p = {.config = bppsa_recurrent_config_default(), .cell = cells[cell], .init = BPPSA_INIT_ORTHOGONAL};
-  p.state = shapes[s].state;
-  p.batch = shapes[s].batch;
-  p.config.bidirectional = true;
-  p.config.seq_len = shapes[s].steps;
-  p.config.batch = shapes[s].planned;
-  p.config.input = shapes[s].input;
-  p.config.hidden = shapes[s].hidden;
-  p.config.layers = shapes[s].layers;
-  p.config.classes = 3;
-  p.config.dtype = dtype;
-  p.config.loss_all = shapes[s].all;
-  p.config.input_gradients = shapes[s].input_gradients;
-  p.config.no_bias = shapes[s].no_bias;
+  problem p = shaped_problem(cells[cell], &shapes[s], dtype);
   make_numbers(&p, 10 * (uint64_t)s);
   return p;
-}
-
-static void free_problem(problem *p) {
-  bppsa_free(p->x);
-  bppsa_free(p->h0);
-  bppsa_free(p->seed);
 }
 
 static void check_shapes(bppsa_dtype dtype) {
@@ -52,7 +34,7 @@ static void check_shapes(bppsa_dtype dtype) {
         check_way(&p, &ways[w]);
       }
     }
-    free_problem(&p);
+    free_numbers(&p);
   }
 }
 
@@ -73,10 +55,10 @@ static void test_no_head(void **state) {
     problem p = problem_of(i % 3, i < 3 ? 2 : 6, BPPSA_F64);
     p.config.no_head = true;
     p.config.classes = 2 * p.config.hidden; /* the seed's width */
-    free_problem(&p);
+    free_numbers(&p);
     make_numbers(&p, 7);
     check_way(&p, &ways[i % 2]);
-    free_problem(&p);
+    free_numbers(&p);
   }
 }
 
@@ -85,7 +67,7 @@ static void test_speculative(void **state) {
   (void)state;
   for (int i = 0; i < 3; ++i) {
     problem p = problem_of(i, 2, BPPSA_F64);
-    free_problem(&p);
+    free_numbers(&p);
     p.config.seq_len = 64;
     p.config.forward.kind = BPPSA_FORWARD_SPECULATIVE;
     p.config.forward.chunks = 4;
@@ -93,7 +75,7 @@ static void test_speculative(void **state) {
     p.config.forward.tolerance = 1e-15;
     make_numbers(&p, 5);
     check_way(&p, &ways[0]);
-    free_problem(&p);
+    free_numbers(&p);
   }
 }
 
@@ -119,7 +101,7 @@ static void check_certificate(int cell, bppsa_recurrent_config c, const int64_t 
   }
   drop(device, held);
   bppsa_model_destroy(model);
-  free_problem(&p);
+  free_numbers(&p);
 }
 
 static void test_certificates(void **state) {

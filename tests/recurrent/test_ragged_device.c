@@ -10,14 +10,16 @@ static const way ways[] = {{BPPSA_BACKWARD_BP, BPPSA_SCAN_AUTO, 0},
                            {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_LINEAR, 0}};
 
 /* As in test_directions_device.c: one step and one unit, inputs of size 1, sums within the walks, and layers wider than a warp. */
-static const struct {
-  int64_t steps, planned, batch, input, hidden, layers;
-  bool all, input_gradients, state, no_bias, both;
-} shapes[] = {{1, 1, 1, 1, 1, 1, false, true, true, false, false},  {2, 3, 2, 1, 20, 1, false, false, true, false, false},
-              {21, 5, 5, 1, 20, 2, true, true, true, false, false}, {17, 4, 4, 5, 8, 1, false, true, false, true, false},
-              {13, 3, 3, 1, 7, 3, false, false, true, false, true}, {12, 4, 3, 2, 32, 2, true, false, false, false, true},
-              {9, 3, 3, 3, 40, 2, false, true, true, true, false},  {11, 4, 4, 3, 9, 2, false, true, true, false, true},
-              {10, 3, 3, 1, 37, 2, true, true, true, false, true},  {14, 4, 4, 3, 9, 2, true, true, true, false, true}};
+static const device_shape shapes[] = {{1, 1, 1, 1, 1, 1, INPUTS | H0},
+                                      {2, 3, 2, 1, 20, 1, H0},
+                                      {21, 5, 5, 1, 20, 2, LOSS_ALL | INPUTS | H0},
+                                      {17, 4, 4, 5, 8, 1, INPUTS | NO_BIAS},
+                                      {13, 3, 3, 1, 7, 3, H0 | BOTH_WAYS},
+                                      {12, 4, 3, 2, 32, 2, LOSS_ALL | BOTH_WAYS},
+                                      {9, 3, 3, 3, 40, 2, INPUTS | H0 | NO_BIAS},
+                                      {11, 4, 4, 3, 9, 2, INPUTS | H0 | BOTH_WAYS},
+                                      {10, 3, 3, 1, 37, 2, LOSS_ALL | INPUTS | H0 | BOTH_WAYS},
+                                      {14, 4, 4, 3, 9, 2, LOSS_ALL | INPUTS | H0 | BOTH_WAYS}};
 enum { SHAPES = sizeof shapes / sizeof *shapes, WAYS = sizeof ways / sizeof *ways, MOST = 5 };
 
 static const int64_t samples[MOST] = {70, 3, 41, 12, 5};
@@ -29,34 +31,10 @@ static void make_lengths(int64_t steps, int64_t lengths[MOST]) {
   memcpy(lengths, made, sizeof made);
 }
 
-static problem problem_of(int cell, int s, bppsa_dtype dtype) {
-  problem p = {.config = bppsa_recurrent_config_default(), .cell = cells[cell], .init = BPPSA_INIT_ORTHOGONAL};
-  p.state = shapes[s].state;
-  p.batch = shapes[s].batch;
-  p.config.bidirectional = shapes[s].both;
-  p.config.seq_len = shapes[s].steps;
-  p.config.batch = shapes[s].planned;
-  p.config.input = shapes[s].input;
-  p.config.hidden = shapes[s].hidden;
-  p.config.layers = shapes[s].layers;
-  p.config.classes = 3;
-  p.config.dtype = dtype;
-  p.config.loss_all = shapes[s].all;
-  p.config.input_gradients = shapes[s].input_gradients;
-  p.config.no_bias = shapes[s].no_bias;
-  return p;
-}
-
 static void spoil(const problem *p, double *values, int64_t width) {
   for (int64_t i = 0; i < p->config.seq_len * p->batch * width; ++i) {
     values[i] = i / width / p->batch < p->lengths[i / width % p->batch] ? values[i] : (double)NAN;
   }
-}
-
-static void free_numbers(problem *p) {
-  bppsa_free(p->x);
-  bppsa_free(p->h0);
-  bppsa_free(p->seed);
 }
 
 static void check_numbers(problem *p, const way *w, uint64_t seed) {
@@ -74,7 +52,7 @@ static void check_numbers(problem *p, const way *w, uint64_t seed) {
 static void check_shapes(bppsa_dtype dtype, bool lengths, double dropout) {
   for (int i = 0; i < 3 * SHAPES; ++i) {
     int64_t made[MOST];
-    problem p = problem_of(i % 3, i / 3, dtype);
+    problem p = shaped_problem(cells[i % 3], &shapes[i / 3], dtype);
     make_lengths(p.config.seq_len, made);
     p.config.lengths = lengths;
     p.lengths = lengths ? made : NULL;
@@ -122,7 +100,7 @@ static void test_outputs(void **state) {
   (void)state;
   for (int i = 0; i < 6 * WAYS; ++i) {
     int64_t made[MOST];
-    problem p = problem_of(i % 3, i / 3 % SHAPES, BPPSA_F64);
+    problem p = shaped_problem(cells[i % 3], &shapes[i / 3 % SHAPES], BPPSA_F64);
     make_lengths(p.config.seq_len, made);
     p.config.lengths = true;
     p.lengths = i % 4 == 3 ? NULL : made;
@@ -156,7 +134,7 @@ static void test_replay(void **state) {
   const way bp = ways[0];
   const bool records = bppsa_device_get_kind(device) == BPPSA_CUDA; /* a processor runs the passes */
   int64_t made[MOST];
-  recorded r = {.p = problem_of(GRU, 9, BPPSA_F64)};
+  recorded r = {.p = shaped_problem(cells[GRU], &shapes[9], BPPSA_F64)};
   problem *p = &r.p;
   bppsa_graph *graph = NULL;
   p->config.lengths = true;
@@ -209,7 +187,7 @@ static void test_nonfinite(void **state) {
   (void)state;
   for (int k = 0; k < 2; ++k) {
     int64_t made[MOST];
-    problem p = problem_of(RNN, k == 0 ? 3 : 7, BPPSA_F64);
+    problem p = shaped_problem(cells[RNN], &shapes[k == 0 ? 3 : 7], BPPSA_F64);
     bppsa_model *model = NULL;
     bppsa_nonfinite where;
     bppsa_view logits, held;
@@ -241,7 +219,7 @@ static void test_nonfinite(void **state) {
 
 static void test_wrong_lengths(void **state) {
   (void)state;
-  problem p = problem_of(RNN, 3, BPPSA_F32);
+  problem p = shaped_problem(cells[RNN], &shapes[3], BPPSA_F32);
   bppsa_model *model = NULL;
   bppsa_view logits;
   const int64_t lengths[] = {1, 2, 18, 3}, x[] = {p.config.seq_len, p.batch, p.config.input};

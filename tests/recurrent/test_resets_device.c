@@ -17,32 +17,22 @@ enum { CELLS = 3, WAYS = sizeof ways / sizeof *ways, RATES = sizeof rates / size
 
 /* One step and one unit; inputs of size 1, sums within the walks, and layers wider than a warp; more steps than a word of resets
  * has bits. */
-static const struct {
-  int64_t steps, planned, batch, input, hidden, layers;
-  bool all, input_gradients, state, both, lengths;
-} shapes[] = {{1, 1, 1, 1, 1, 1, false, true, true, false, false},  {40, 3, 2, 1, 20, 1, false, true, true, false, false},
-              {21, 5, 5, 1, 20, 2, true, true, true, false, false}, {70, 4, 4, 5, 8, 1, false, true, true, false, false},
-              {13, 3, 3, 1, 7, 3, false, false, true, true, false}, {34, 4, 3, 2, 32, 2, true, false, false, true, false},
-              {9, 3, 3, 3, 40, 2, false, true, true, false, false}, {31, 4, 4, 3, 9, 2, true, true, true, true, true},
-              {10, 3, 3, 1, 37, 2, true, true, true, true, true},   {67, 1, 1, 1, 5, 1, true, true, false, false, true},
-              {36, 2, 2, 1, 33, 1, true, true, true, false, false}, {17, 2, 2, 2, 70, 1, true, true, true, false, false}};
+static const device_shape shapes[] = {{1, 1, 1, 1, 1, 1, INPUTS | H0},
+                                      {40, 3, 2, 1, 20, 1, INPUTS | H0},
+                                      {21, 5, 5, 1, 20, 2, LOSS_ALL | INPUTS | H0},
+                                      {70, 4, 4, 5, 8, 1, INPUTS | H0},
+                                      {13, 3, 3, 1, 7, 3, H0 | BOTH_WAYS},
+                                      {34, 4, 3, 2, 32, 2, LOSS_ALL | BOTH_WAYS},
+                                      {9, 3, 3, 3, 40, 2, INPUTS | H0},
+                                      {31, 4, 4, 3, 9, 2, LOSS_ALL | INPUTS | H0 | BOTH_WAYS | LENGTHS},
+                                      {10, 3, 3, 1, 37, 2, LOSS_ALL | INPUTS | H0 | BOTH_WAYS | LENGTHS},
+                                      {67, 1, 1, 1, 5, 1, LOSS_ALL | INPUTS | LENGTHS},
+                                      {36, 2, 2, 1, 33, 1, LOSS_ALL | INPUTS | H0},
+                                      {17, 2, 2, 2, 70, 1, LOSS_ALL | INPUTS | H0}};
 enum { SHAPES = sizeof shapes / sizeof *shapes, WIDEST = SHAPES - 1, MOST = 5 };
 
 static problem problem_of(int cell, int s, bppsa_dtype dtype) {
-  problem p = {.config = bppsa_recurrent_config_default(), .cell = cells[cell], .init = BPPSA_INIT_ORTHOGONAL};
-  p.state = shapes[s].state;
-  p.batch = shapes[s].batch;
-  p.config.bidirectional = shapes[s].both;
-  p.config.seq_len = shapes[s].steps;
-  p.config.batch = shapes[s].planned;
-  p.config.input = shapes[s].input;
-  p.config.hidden = shapes[s].hidden;
-  p.config.layers = shapes[s].layers;
-  p.config.classes = 3;
-  p.config.dtype = dtype;
-  p.config.loss_all = shapes[s].all;
-  p.config.input_gradients = shapes[s].input_gradients;
-  p.config.lengths = shapes[s].lengths;
+  problem p = shaped_problem(cells[cell], &shapes[s], dtype);
   p.config.resets = true;
   p.config.forward = bppsa_forward_method_default();
   return p;
@@ -71,12 +61,6 @@ static uint8_t *draw_mask(const problem *p, double rate, uint64_t seed) {
 static void make_lengths(int64_t steps, int64_t lengths[MOST]) {
   const int64_t made[MOST] = {steps > 2 ? steps / 2 : 1, steps, 1, steps > 3 ? steps - 1 : 1, steps};
   memcpy(lengths, made, sizeof made);
-}
-
-static void free_numbers(problem *p) {
-  bppsa_free(p->x);
-  bppsa_free(p->h0);
-  bppsa_free(p->seed);
 }
 
 /* ---- beside the processor ---- */

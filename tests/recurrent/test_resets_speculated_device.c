@@ -76,12 +76,6 @@ static void close_pair(pair *n) {
   bppsa_model_destroy(n->p.reference);
 }
 
-static void free_numbers(problem *p) {
-  bppsa_free(p->x);
-  bppsa_free(p->h0);
-  bppsa_free(p->seed);
-}
-
 /* Compares the gradients of all parameters. What a pass drops is a rounding of the δ that are summed to them; in some sums most of
  * these cancel. So errors are measured by the largest gradient. */
 static void check_parameters(const pair *n) {

@@ -9,38 +9,21 @@ enum { LARGE = 100 }; /* layers above are tested without their weight gradients 
 
 static const way by_bp = {BPPSA_BACKWARD_BP, BPPSA_SCAN_AUTO, 0}, by_linear = {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_LINEAR, 0};
 
-typedef struct {
-  int64_t hidden, steps, planned, batch, input, layers;
-  bool all, input_gradients, relu, state;
-} shape;
-
 /* Every size that a kernel is made for, and sizes that are padded to one. */
-static const shape shapes[] = {{33, 7, 3, 2, 1, 2, true, true, true, true},    {64, 5, 1, 1, 3, 1, false, true, false, false},
-                               {100, 4, 2, 2, 1, 1, true, false, false, true}, {128, 4, 2, 2, 1, 1, false, false, false, true},
-                               {200, 3, 1, 1, 2, 1, false, false, true, true}, {256, 3, 2, 1, 1, 1, false, false, false, false},
-                               {257, 3, 1, 1, 1, 1, false, false, true, true}, {511, 2, 1, 1, 1, 1, false, false, false, true},
-                               {512, 3, 1, 1, 1, 1, false, false, false, true}};
+static const device_shape shapes[] = {{7, 3, 2, 1, 33, 2, LOSS_ALL | INPUTS | H0 | RELU},
+                                      {5, 1, 1, 3, 64, 1, INPUTS},
+                                      {4, 2, 2, 1, 100, 1, LOSS_ALL | H0},
+                                      {4, 2, 2, 1, 128, 1, H0},
+                                      {3, 1, 1, 2, 200, 1, H0 | RELU},
+                                      {3, 2, 1, 1, 256, 1, 0},
+                                      {3, 1, 1, 1, 257, 1, H0 | RELU},
+                                      {2, 1, 1, 1, 511, 1, H0},
+                                      {3, 1, 1, 1, 512, 1, H0}};
 
-static problem problem_of(const shape *s, const bppsa_cell *cell, bppsa_dtype dtype) {
-  problem p = {.config = bppsa_recurrent_config_default(), .cell = cell, .state = s->state, .batch = s->batch};
+static problem problem_of(const device_shape *s, const bppsa_cell *cell, bppsa_dtype dtype) {
+  problem p = shaped_problem(cell, s, dtype);
   p.init = s->hidden > LARGE ? BPPSA_INIT_DEFAULT : BPPSA_INIT_ORTHOGONAL; /* which takes H^3 operations */
-  p.config.seq_len = s->steps;
-  p.config.batch = s->planned;
-  p.config.input = s->input;
-  p.config.hidden = s->hidden;
-  p.config.layers = s->layers;
-  p.config.classes = 3;
-  p.config.dtype = dtype;
-  p.config.loss_all = s->all;
-  p.config.input_gradients = s->input_gradients;
-  p.config.nonlinearity = s->relu && cell->relu ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
   return p;
-}
-
-static void free_numbers(problem *p) {
-  bppsa_free(p->x);
-  bppsa_free(p->h0);
-  bppsa_free(p->seed);
 }
 
 /* States, and gradients of states: of large layers alone, because an emulation takes long for those of weights. */
@@ -78,7 +61,7 @@ static void check_states(problem *p, const bppsa_recurrent_config *config) {
   bppsa_model_destroy(p->reference);
 }
 
-static void check_shape(const shape *s, const bppsa_cell *cell, bppsa_dtype dtype, const way *w) {
+static void check_shape(const device_shape *s, const bppsa_cell *cell, bppsa_dtype dtype, const way *w) {
   problem p = problem_of(s, cell, dtype);
   make_numbers(&p, (uint64_t)s->hidden);
   if (s->hidden <= LARGE) {
@@ -132,7 +115,7 @@ static void test_lstm_f64(void **state) {
  * too late shows in all that follow. */
 static void test_long(void **state) {
   (void)state;
-  const shape s = {.hidden = 40, .steps = 60, .planned = 1, .batch = 1, .input = 1, .layers = 1, .all = true};
+  const device_shape s = {.hidden = 40, .steps = 60, .planned = 1, .batch = 1, .input = 1, .layers = 1, .has = LOSS_ALL};
   for (size_t k = 0; k < sizeof cells / sizeof *cells; ++k) {
     check_shape(&s, cells[k], BPPSA_F32, &by_bp);
   }
@@ -199,7 +182,7 @@ static int64_t nodes_of(bppsa_status (*queue)(void *context), queued *q) {
 }
 
 static void count_nodes(int64_t hidden, const bppsa_cell *cell, bppsa_dtype dtype, int64_t nodes[2]) {
-  const shape s = {.hidden = hidden, .steps = 9, .planned = 1, .batch = 1, .input = 1, .layers = 1};
+  const device_shape s = {.hidden = hidden, .steps = 9, .planned = 1, .batch = 1, .input = 1, .layers = 1};
   problem p = problem_of(&s, cell, dtype);
   bppsa_model *model = NULL;
   p.config.method.backward = BPPSA_BACKWARD_BP;
@@ -260,9 +243,8 @@ static void test_launches(void **state) {
 /* What runs where no kernel of wide layers does. */
 static void test_fallback(void **state) {
   (void)state;
-  static const shape s[] = {{70, 3, 2, 2, 2, 1, true, true, false, true},
-                            {130, 3, 1, 1, 1, 1, false, false, false, true},
-                            {513, 2, 1, 1, 1, 1, false, false, false, true}};
+  static const device_shape s[] = {
+      {3, 2, 2, 2, 70, 1, LOSS_ALL | INPUTS | H0}, {3, 1, 1, 1, 130, 1, H0}, {2, 1, 1, 1, 513, 1, H0}};
   set_most("SIMT_MOST_CLUSTER", "1");
   for (size_t i = 0; i < 3 * (sizeof s / sizeof *s); ++i) {
     check_shape(&s[i / 3], cells[i % 3], i % 2 != 0 ? BPPSA_F32 : BPPSA_F64, &by_bp);

@@ -195,6 +195,45 @@ static inline int64_t factor_size(const bppsa_scan_config *c) {
   return c->element == BPPSA_ELEMENT_PAIR ? c->dim / 2 : c->dim;
 }
 
+/* Cuts a share of all steps and samples: 0 in the reference, NaN in the factors. Returns the cuts [n][b]. */
+static inline uint8_t *cut_steps(problem *p, double rate, uint64_t seed) {
+  const bppsa_scan_config *c = &p->config;
+  const int64_t n = c->jacobians, b = c->batch, dim = c->dim, h = factor_size(c);
+  uint8_t *cuts = bppsa_calloc(n * b + 1, 1);
+  double *numbers = uniform(seed + 900, n * b + 1, .5), nothing[1] = {(double)NAN};
+  assert_non_null(cuts);
+  void *nan = rounded(c->dtype, nothing, 1);
+  const size_t width = bppsa_dtype_size(c->dtype);
+  for (int64_t i = 0; i < n * b; ++i) {
+    cuts[i] = numbers[i] + .5 < rate;
+    for (int64_t j = 0; cuts[i] && j < dim * dim; ++j) {
+      p->jt[i * dim * dim + j] = 0;
+    }
+    for (int64_t j = 0; cuts[i] && j < h; ++j) {
+      for (int k = 0; k < MOST_COLUMNS; ++k) {
+        if (p->columns[k] != NULL) {
+          memcpy((char *)p->columns[k] + (size_t)(i * h + j) * width, nan, width);
+        }
+      }
+      if (p->typed_e != NULL) {
+        memcpy((char *)p->typed_e + (size_t)(i * h + j) * width, nan, width);
+      }
+    }
+  }
+  bppsa_free(nan);
+  bppsa_free(numbers);
+  for (int64_t i = n * b - 1; i >= 0; --i) { /* step i / b + 1 of sample i % b */
+    for (int64_t r = 0; r < dim; ++r) {
+      double sum = p->u[i * dim + r];
+      for (int64_t k = 0; k < dim; ++k) {
+        sum += p->jt[(i * dim + r) * dim + k] * p->g[(i + b) * dim + k];
+      }
+      p->g[i * dim + r] = sum;
+    }
+  }
+  return cuts;
+}
+
 /* W_k [H][H] with its rows `row` elements apart, on the device; NaN between them. row 0: packed. */
 static inline void *copy_weight(const problem *p, const bppsa_device *device, int64_t k) {
   const int64_t h = factor_size(&p->config), width = (int64_t)bppsa_dtype_size(p->config.dtype), row = p->weight_row;

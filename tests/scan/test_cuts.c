@@ -2,49 +2,9 @@
  * zeros in their place; the factors of such steps are NaN. And what refuses them. BPPSA_TEST_DEVICE names the device. */
 #include <stdio.h>
 
-#include "scan/transition.h"
 #include "tests/core/helpers.h"
 #include "tests/scan/scan_problem.h"
 #include "tests/support/length.h"
-
-/* Cuts a share of all steps and samples: 0 in the reference, NaN in the factors. Returns the cuts [n][b]. */
-static uint8_t *cut_steps(problem *p, double rate, uint64_t seed) {
-  const bppsa_scan_config *c = &p->config;
-  const int64_t n = c->jacobians, b = c->batch, dim = c->dim, h = factor_size(c);
-  uint8_t *cuts = bppsa_calloc(n * b + 1, 1);
-  double *numbers = uniform(seed + 900, n * b + 1, .5), nothing[1] = {(double)NAN};
-  assert_non_null(cuts);
-  void *nan = rounded(c->dtype, nothing, 1);
-  const size_t width = bppsa_dtype_size(c->dtype);
-  for (int64_t i = 0; i < n * b; ++i) {
-    cuts[i] = numbers[i] + .5 < rate;
-    for (int64_t j = 0; cuts[i] && j < dim * dim; ++j) {
-      p->jt[i * dim * dim + j] = 0;
-    }
-    for (int64_t j = 0; cuts[i] && j < h; ++j) {
-      for (int k = 0; k < MOST_COLUMNS; ++k) {
-        if (p->columns[k] != NULL) {
-          memcpy((char *)p->columns[k] + (size_t)(i * h + j) * width, nan, width);
-        }
-      }
-      if (p->typed_e != NULL) {
-        memcpy((char *)p->typed_e + (size_t)(i * h + j) * width, nan, width);
-      }
-    }
-  }
-  bppsa_free(nan);
-  bppsa_free(numbers);
-  for (int64_t i = n * b - 1; i >= 0; --i) { /* step i / b + 1 of sample i % b */
-    for (int64_t r = 0; r < dim; ++r) {
-      double sum = p->u[i * dim + r];
-      for (int64_t k = 0; k < dim; ++k) {
-        sum += p->jt[(i * dim + r) * dim + k] * p->g[(i + b) * dim + k];
-      }
-      p->g[i * dim + r] = sum;
-    }
-  }
-  return cuts;
-}
 
 /* One execution; returns the gradients, typed. */
 static char *run_cuts(const problem *p, const bppsa_scan_plan *plan, const bppsa_device *device, const uint8_t *cuts,
@@ -122,49 +82,29 @@ static void test_cuts(void **state) {
   }
 }
 
-/* Elements that share no weights, and transitions, have none. */
+/* Elements that share no weights have none. */
 static void test_refused(void **state) {
   (void)state;
   static const uint8_t cuts[3] = {0, 1, 0};
-  bppsa_device *host = cpu_device(1), *named = test_device(1);
-  for (int k = 0; k < 2; ++k) {
-    bppsa_scan_config c = bppsa_scan_config_default();
-    bppsa_scan_plan *plan = NULL;
-    bppsa_scan_executor *executor = NULL;
-    bppsa_transition_maker *maker = NULL;
-    bppsa_transition *transition = NULL;
-    c.element = k == 0 ? BPPSA_ELEMENT_DENSE : BPPSA_ELEMENT_RECURRENT;
-    c.jacobians = 3;
-    c.dim = 4;
-    const bppsa_device *device = k == 0 ? host : named;
-    problem p = make_problem(&c, 3);
-    operand_copies copies = copy_operands(&p, device);
-    bppsa_scan_operands operands = operands_of(&p, &copies, false);
-    operands.cuts = cuts;
-    if (k == 0) {
-      assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_OK);
-      assert_int_equal(bppsa_scan_executor_create(plan, device, &executor), BPPSA_OK);
-      assert_error(executor->execute(executor, &operands), BPPSA_ERR_ARGUMENT,
-                   "scan: cuts in a chain of dense elements, expected");
-    } else {
-      assert_int_equal(bppsa_transition_maker_create(&c, device, &maker), BPPSA_OK);
-      const bppsa_transition_shape shape = bppsa_transition_maker_shape(maker);
-      assert_int_equal(bppsa_transition_create(&shape, device, &transition), BPPSA_OK);
-      if (bppsa_device_get_kind(device) != BPPSA_CPU) {
-        assert_error(bppsa_transition_make(maker, &operands, transition), BPPSA_ERR_UNSUPPORTED, "scan: cuts in a transition");
-      } else {
-        assert_int_equal(bppsa_transition_make(maker, &operands, transition), BPPSA_OK);
-      }
-    }
-    bppsa_transition_destroy(transition);
-    bppsa_transition_maker_destroy(maker);
-    bppsa_scan_executor_destroy(executor);
-    bppsa_scan_plan_destroy(plan);
-    free_operands(&copies);
-    free_problem(&p);
-  }
-  bppsa_device_destroy(host);
-  bppsa_device_destroy(named);
+  bppsa_device *device = cpu_device(1);
+  bppsa_scan_config c = bppsa_scan_config_default();
+  bppsa_scan_plan *plan = NULL;
+  bppsa_scan_executor *executor = NULL;
+  c.element = BPPSA_ELEMENT_DENSE;
+  c.jacobians = 3;
+  c.dim = 4;
+  problem p = make_problem(&c, 3);
+  operand_copies copies = copy_operands(&p, device);
+  bppsa_scan_operands operands = operands_of(&p, &copies, false);
+  operands.cuts = cuts;
+  assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_OK);
+  assert_int_equal(bppsa_scan_executor_create(plan, device, &executor), BPPSA_OK);
+  assert_error(executor->execute(executor, &operands), BPPSA_ERR_ARGUMENT, "scan: cuts in a chain of dense elements, expected");
+  bppsa_scan_executor_destroy(executor);
+  bppsa_scan_plan_destroy(plan);
+  free_operands(&copies);
+  free_problem(&p);
+  bppsa_device_destroy(device);
 }
 
 int main(void) {

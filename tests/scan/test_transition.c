@@ -1,10 +1,10 @@
 /* On the device that CTest names: transitions of neighbouring parts of a chain, as they are, as messages and joined, against the
- * recurrence in float64; and products that are useless. */
+ * recurrence in float64, also where elements of samples are cut; and products that are useless. */
 #include "scan/transition.h"
 #include "tests/scan/scan_problem.h"
 
-/* The operands of steps first + 1 .. of a problem, all arrays in the device's memory. */
-static bppsa_scan_operands operands_from(const problem *p, const operand_copies *d, int64_t first,
+/* The operands of steps first + 1 .. of a problem, all arrays in the device's memory; cuts: of all steps, or NULL. */
+static bppsa_scan_operands operands_from(const problem *p, const operand_copies *d, const uint8_t *cuts, int64_t first,
                                          const void *columns[MOST_COLUMNS]) {
   const int64_t width = (int64_t)bppsa_dtype_size(p->config.dtype),
                 factors = first * p->config.batch * factor_size(&p->config) * width;
@@ -18,6 +18,7 @@ static bppsa_scan_operands operands_from(const problem *p, const operand_copies 
     columns[k] = d->columns[k] != NULL ? (const char *)d->columns[k] + factors : NULL;
   }
   o.columns = columns;
+  o.cuts = cuts != NULL ? cuts + first * p->config.batch : NULL;
   return o;
 }
 
@@ -27,12 +28,12 @@ typedef struct {
 } part;
 
 /* The transition of `count` steps behind the first ones; planned: the samples for which it is planned. */
-static part make_part(const problem *p, const bppsa_device *device, const operand_copies *copies, int64_t first, int64_t count,
-                      int64_t planned) {
+static part make_part(const problem *p, const bppsa_device *device, const operand_copies *copies, const uint8_t *cuts,
+                      int64_t first, int64_t count, int64_t planned) {
   part made = {0};
   bppsa_scan_config c = p->config;
   const void *columns[MOST_COLUMNS];
-  const bppsa_scan_operands o = operands_from(p, copies, first, columns);
+  const bppsa_scan_operands o = operands_from(p, copies, cuts, first, columns);
   c.jacobians = count;
   c.dims = c.dims != NULL ? p->dims + first : NULL;
   c.batch = planned;
@@ -88,12 +89,39 @@ static void check_applied(const problem *p, const bppsa_device *device, const op
   bppsa_free(got);
 }
 
-/* Steps cut + 1 .. n and 1 .. cut. */
-static void check_parts(const bppsa_scan_config *config, int64_t cut, const bppsa_device *device, uint64_t seed) {
+/* Makes g_n NaN for samples of which one of the steps from + 1 .. n is cut: it must have no part in what is behind them. */
+static void spoil_gradients(const problem *p, const bppsa_device *device, const operand_copies *copies, const uint8_t *cuts,
+                            int64_t from) {
+  const int64_t n = p->config.jacobians, b = p->config.batch, width = (int64_t)bppsa_dtype_size(p->config.dtype);
+  const int64_t row = p->dims[n] * width;
+  double *nothing = bppsa_calloc(p->dims[n], sizeof *nothing);
+  assert_non_null(nothing);
+  for (int64_t j = 0; j < p->dims[n]; ++j) {
+    nothing[j] = (double)NAN;
+  }
+  void *nan = rounded(p->config.dtype, nothing, p->dims[n]);
+  for (int64_t i = from * b; i < n * b; ++i) {
+    if (cuts[i]) {
+      char *to = (char *)copies->gradients + g_at(p, n) * width + i % b * row;
+      assert_int_equal(bppsa_memory_put(device, to, nan, row), BPPSA_OK);
+    }
+  }
+  bppsa_free(nan);
+  bppsa_free(nothing);
+}
+
+/* Steps cut + 1 .. n and 1 .. cut. rate: the share of steps of samples that are cut; negative: nothing is. */
+static void check_parts(const bppsa_scan_config *config, int64_t cut, const bppsa_device *device, double rate, uint64_t seed) {
   problem p = make_problem(config, seed);
   const int64_t n = config->jacobians, planned = config->batch + (int64_t)(seed % 2);
+  uint8_t *cuts = rate >= 0 ? cut_steps(&p, rate, seed) : NULL;
+  void *own_cuts = cuts != NULL ? on_device(device, cuts, n * config->batch) : NULL;
   operand_copies copies = copy_operands(&p, device);
-  part late = make_part(&p, device, &copies, cut, n - cut, planned), early = make_part(&p, device, &copies, 0, cut, planned);
+  if (cuts != NULL) {
+    spoil_gradients(&p, device, &copies, cuts, cut);
+  }
+  part late = make_part(&p, device, &copies, own_cuts, cut, n - cut, planned),
+       early = make_part(&p, device, &copies, own_cuts, 0, cut, planned);
   bppsa_transition *arrived = send(device, late.made, config->batch), *joined = NULL;
   assert_int_equal(bppsa_transition_create_joined(arrived, early.made, device, &joined), BPPSA_OK);
   assert_int_equal(bppsa_transition_join(arrived, early.made, joined), BPPSA_OK);
@@ -108,6 +136,8 @@ static void check_parts(const bppsa_scan_config *config, int64_t cut, const bpps
   free_part(&late);
   free_part(&early);
   free_operands(&copies);
+  bppsa_memory_free(device, own_cuts);
+  bppsa_free(cuts);
   free_problem(&p);
 }
 
@@ -140,10 +170,32 @@ static void every_element(void **state) {
           c.jacobians = lengths[l][0];
           c.dim = sizes[s] * (c.element == BPPSA_ELEMENT_PAIR ? 2 : 1);
           c.batch = 1 + (int64_t)(seed % 3);
-          check_parts(&c, lengths[l][1], device, seed);
+          check_parts(&c, lengths[l][1], device, -1, seed);
         }
       }
     }
+  }
+  bppsa_device_destroy(device);
+}
+
+/* Elements of which some are cut, in the first operand of the join, in the second, in both or in none. */
+static void cut_elements(void **state) {
+  (void)state;
+  static const int64_t lengths[][2] = {{2, 1}, {9, 5}, {43, 27}}, sizes[] = {1, 4, 9};
+  static const double rates[] = {0, .04, .3, 1};
+  bppsa_device *device = test_device(2);
+  for (uint64_t seed = 0; seed < 48; ++seed) {
+    bppsa_scan_config c = bppsa_scan_config_default();
+    const bool pairs = seed % 2 == 1;
+    c.element = pairs ? BPPSA_ELEMENT_PAIR : BPPSA_ELEMENT_RECURRENT;
+    c.matrices = pairs ? 4 : 3;
+    c.diagonal = true;
+    c.dtype = seed / 2 % 2 == 0 ? BPPSA_F64 : BPPSA_F32;
+    c.affine = seed / 4 % 4 > 0;
+    c.jacobians = lengths[seed % 3][0];
+    c.dim = sizes[seed / 3 % 3] * (pairs ? 2 : 1);
+    c.batch = 1 + (int64_t)(seed / 5 % 4);
+    check_parts(&c, lengths[seed % 3][1], device, rates[seed / 2 % 4], 200 + seed);
   }
   bppsa_device_destroy(device);
 }
@@ -196,7 +248,7 @@ static void differing_sizes(void **state) {
       dims[t] = some[(seed * 5 + (uint64_t)(t * t)) % 7];
     }
     c.dims = dims;
-    check_parts(&c, 1 + (int64_t)seed % (c.jacobians - 1), device, 100 + seed);
+    check_parts(&c, 1 + (int64_t)seed % (c.jacobians - 1), device, -1, 100 + seed);
   }
   bppsa_device_destroy(device);
 }
@@ -228,7 +280,7 @@ static void cancelled_rows(void **state) {
     problem p = two_steps(d == 0 ? BPPSA_F32 : BPPSA_F64);
     const int64_t width = (int64_t)bppsa_dtype_size(p.config.dtype);
     operand_copies copies = copy_operands(&p, device);
-    part late = make_part(&p, device, &copies, 1, 1, 2), early = make_part(&p, device, &copies, 0, 1, 2);
+    part late = make_part(&p, device, &copies, NULL, 1, 1, 2), early = make_part(&p, device, &copies, NULL, 0, 1, 2);
     bppsa_transition *joined = NULL;
     bool useless[2] = {true, false};
     int64_t count = 0;
@@ -280,7 +332,7 @@ static problem one_sample(bppsa_element element, bppsa_dtype dtype, int64_t n, i
 static bool is_useless(const problem *p, const bppsa_device *device, bool sent) {
   const int64_t width = (int64_t)bppsa_dtype_size(p->config.dtype), size = p->dims[0] * width;
   operand_copies copies = copy_operands(p, device);
-  part all = make_part(p, device, &copies, 0, p->config.jacobians, 1);
+  part all = make_part(p, device, &copies, NULL, 0, p->config.jacobians, 1);
   bppsa_transition *arrived = send(device, all.made, 1);
   bool useless = false;
   int64_t count = -1;
@@ -360,7 +412,7 @@ static void wide_joins(void **state) {
     problem p = one_sample(BPPSA_ELEMENT_DENSE, d == 0 ? BPPSA_F32 : BPPSA_F64, 2, D, jt, seed);
     const int64_t width = (int64_t)bppsa_dtype_size(p.config.dtype), count = D * D;
     operand_copies copies = copy_operands(&p, device);
-    part late = make_part(&p, device, &copies, 1, 1, 1), early = make_part(&p, device, &copies, 0, 1, 1);
+    part late = make_part(&p, device, &copies, NULL, 1, 1, 1), early = make_part(&p, device, &copies, NULL, 0, 1, 1);
     bppsa_transition *joined = NULL;
     assert_int_equal(bppsa_transition_create_joined(late.made, early.made, device, &joined), BPPSA_OK);
     assert_int_equal(bppsa_transition_join(late.made, early.made, joined), BPPSA_OK);
@@ -383,9 +435,9 @@ static void wide_joins(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_element),      cmocka_unit_test(nothing_refused),
-                                     cmocka_unit_test(operands_refused),   cmocka_unit_test(differing_sizes),
-                                     cmocka_unit_test(cancelled_rows),     cmocka_unit_test(useless_gradients),
-                                     cmocka_unit_test(infinite_gradients), cmocka_unit_test(wide_joins)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_element),      cmocka_unit_test(nothing_refused), cmocka_unit_test(operands_refused),
+      cmocka_unit_test(differing_sizes),    cmocka_unit_test(cancelled_rows),  cmocka_unit_test(useless_gradients),
+      cmocka_unit_test(infinite_gradients), cmocka_unit_test(wide_joins),      cmocka_unit_test(cut_elements)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

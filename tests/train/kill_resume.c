@@ -1,9 +1,10 @@
-/* kill_resume PROGRAM KILLS SEED DIRECTORY [RESULT.json]
+/* kill_resume PROGRAM KILLS SEED DIRECTORY [RESULT.json [DEVICE]]
  *
  * Trains with the real program and kills it with SIGKILL at random moments, resumes, kills again, .. until KILLS kills have
  * happened and the interrupted run has ended. Every such run must end with the weights and the logged losses, bit for bit, of an
  * uninterrupted run. Prints in one line how many kills hit a save, and how many a start or a resume; writes the same to
- * RESULT.json if given. Exit 1 at the first difference.
+ * RESULT.json if given. DEVICE: a GPU, such as cuda:0, on which the runs of a GPU are trained instead (with a program on emulated
+ * GPUs, too). Exit 1 at the first difference.
  *
  * A kill hits a save if it leaves a temporary file or checkpoint.new in the directory. It hits a resume if the program was asked to
  * resume and had not yet logged a line: the log is as the kill before left it, or cut back to the checkpoint.
@@ -37,10 +38,12 @@ extern char **environ;
 
 /* How the runs are trained, one after the other: a log line for each step or epoch, both optimisers, every algorithm. The options
  * begin with the model. */
-static const struct {
+typedef struct {
   const char *options, *checkpoints;
   const char *pauses; /* passes of this kind speculate, pause and speculate again; NULL: none do */
-} modes[] = {
+} way;
+
+static const way modes_of_cpu[] = {
     {"rnn --iterations 30", "--checkpoint-every 1", NULL},
     {"rnn --iterations 40 --backward bp --dtype f64 --clip-norm 1 --validation 0.25", "--checkpoint-every 7", NULL},
     {"rnn --epochs 6 --validation 0.25 --optimizer sgd --momentum 0.9 --algorithm blelloch", "--checkpoint-every 3", NULL},
@@ -59,9 +62,24 @@ static const struct {
     {"gru --iterations 40 --stateful --pack 60 --validation 0.25", "--checkpoint-every 3", NULL},
     /* gradients that go back through three of them */
     {"gru --iterations 45 --stateful --bptt 3 --validation 0.25", "--checkpoint-every 2", NULL},
+    /* the same on ranks, which share the batch or the steps */
+    {"lstm --iterations 40 --layers 2 --stateful --validation 0.25 --ranks 2", "--checkpoint-every 3", NULL},
+    {"gru --iterations 40 --stateful --bptt 2 --batch 40 --ranks 2", "--checkpoint-every 2", NULL},
+    {"lstm --iterations 40 --loss all --stateful --validation 0.25 --ranks 2 --split time", "--checkpoint-every 3", NULL},
 };
 
-enum { MODES = sizeof modes / sizeof modes[0] };
+static const way modes_of_gpu[] = {
+    {"gru --iterations 12 --stateful --validation 0.25", "--checkpoint-every 2", NULL},
+    {"lstm --iterations 12 --stateful --pack 60", "--checkpoint-every 3", NULL},
+    {"gru --iterations 12 --stateful --bptt 2", "--checkpoint-every 2", NULL},
+    {"lstm --iterations 12 --stateful --ranks 2", "--checkpoint-every 3", NULL},
+};
+
+enum { MOST_MODES = sizeof modes_of_cpu / sizeof modes_of_cpu[0] };
+
+static const char *device = "cpu";
+static const way *modes = modes_of_cpu;
+static int mode_count = MOST_MODES;
 
 typedef struct {
   int64_t kills, in_save, in_resume, in_start, runs, mismatches;
@@ -75,10 +93,10 @@ static void die(const char *what) {
 static pid_t start(const char *program, int mode, bool checkpoint, bool resume) {
   char line[1024], *argv[RUN_WORDS];
   snprintf(line, sizeof line,
-           "%s train %s --seq-len 24 --samples 160 --batch 16 --hidden 5 --lr 0.01 --threads 1 --log " LOG
+           "%s train %s --device %s --seq-len 24 --samples 160 %s --hidden 5 --lr 0.01 --threads 1 --log " LOG
            " --save-weights " WEIGHTS " %s %s %s",
-           program, modes[mode].options, checkpoint ? "--checkpoint " CHECKPOINT : "", checkpoint ? modes[mode].checkpoints : "",
-           resume ? "--resume" : "");
+           program, modes[mode].options, device, strstr(modes[mode].options, "--batch") == NULL ? "--batch 16" : "",
+           checkpoint ? "--checkpoint " CHECKPOINT : "", checkpoint ? modes[mode].checkpoints : "", resume ? "--resume" : "");
   (void)run_words(line, argv);
   posix_spawn_file_actions_t actions;
   pid_t child = -1;
@@ -290,7 +308,7 @@ static void write_result(const char *path, const counts *c, double seconds) {
                 (json_int_t)c->in_resume, "kills_before_the_first_step", (json_int_t)c->in_start, "runs_completed",
                 (json_int_t)c->runs, "mismatches", (json_int_t)c->mismatches, "elapsed_s", seconds);
   json_t *lines = json_array();
-  for (int mode = 0; mode < MODES; ++mode) {
+  for (int mode = 0; mode < mode_count; ++mode) {
     json_array_append_new(lines, json_sprintf("%s %s", modes[mode].options, modes[mode].checkpoints));
   }
   if (result == NULL || json_object_set_new(result, "modes", lines) != 0 ||
@@ -301,9 +319,14 @@ static void write_result(const char *path, const counts *c, double seconds) {
 }
 
 int main(int argc, char **argv) {
-  if (argc < 5 || argc > 6) {
-    fprintf(stderr, "usage: kill_resume PROGRAM KILLS SEED DIRECTORY [RESULT.json]\n");
+  if (argc < 5 || argc > 7) {
+    fprintf(stderr, "usage: kill_resume PROGRAM KILLS SEED DIRECTORY [RESULT.json [DEVICE]]\n");
     return 2;
+  }
+  if (argc == 7) {
+    device = argv[6];
+    modes = modes_of_gpu;
+    mode_count = sizeof modes_of_gpu / sizeof modes_of_gpu[0];
   }
   const char *program = argv[1], *directory = argv[4];
   const int64_t kills = strtoll(argv[2], NULL, 10);
@@ -312,14 +335,14 @@ int main(int argc, char **argv) {
   if (getcwd(here, sizeof here) == NULL) {
     die("the working directory");
   }
-  if (argc == 6) {
+  if (argc >= 6) {
     snprintf(result, sizeof result, "%s%s%s", argv[5][0] == '/' ? "" : here, argv[5][0] == '/' ? "" : "/", argv[5]);
   }
   if ((mkdir(directory, 0777) != 0 && errno != EEXIST) || chdir(directory) != 0) {
     die(directory);
   }
-  reference references[MODES];
-  for (int mode = 0; mode < MODES; ++mode) {
+  reference references[MOST_MODES];
+  for (int mode = 0; mode < mode_count; ++mode) {
     references[mode] = make_reference(program, mode);
     if (modes[mode].pauses != NULL && !shows_pause(references[mode].log, modes[mode].pauses)) {
       fprintf(stderr, "kill_resume: train %s: expected %s passes that speculate before and behind a pause\n", modes[mode].options,
@@ -329,7 +352,7 @@ int main(int argc, char **argv) {
   }
   counts c = {0};
   const double begin = run_now();
-  for (int mode = 0; c.kills < kills; mode = (mode + 1) % MODES) {
+  for (int mode = 0; c.kills < kills; mode = (mode + 1) % mode_count) {
     if (!one_run(program, mode, &references[mode], kills, &c)) {
       c.mismatches += 1;
       fprintf(stderr, "kill_resume: train %s: ended differently from a run that was left alone\n", modes[mode].options);
@@ -341,7 +364,7 @@ int main(int argc, char **argv) {
   if (result[0] != '\0') {
     write_result(result, &c, run_now() - begin);
   }
-  for (int mode = 0; mode < MODES; ++mode) {
+  for (int mode = 0; mode < mode_count; ++mode) {
     free(references[mode].weights);
     free(references[mode].log);
   }

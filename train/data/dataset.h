@@ -13,7 +13,7 @@
  *                 (x / 255 - 0.5) / 0.25.
  *     irmas:DIR, instruments:DIR
  *                 WAV files DIR/CLASS/NAME.wav, CLASS one of IRMAS's eleven: cel, cla, flu, gac, gel, org, pia, sax, tru, vio or
- *                 voi. They become MFCC features when the set is made (audio/features.h): T frames, I = 2 (n_mfcc - 1). The order
+ *                 voi. They become MFCC features when the set is made (audio/mfcc.h): T frames, I = 2 (n_mfcc - 1). The order
  *                 of the samples depends on the seed and the sorted names alone; every range of samples has its share of every
  *                 class, so the last ones can be held out.
  */
@@ -31,7 +31,7 @@ extern "C" {
 
 #define BPPSA_MAX_SAMPLES INT32_MAX /* samples, and steps of a sample */
 
-typedef struct bppsa_dataset bppsa_dataset;
+typedef struct bppsa_dataset bppsa_dataset; /* samples and their labels */
 
 /* Where the first steps of one sample go, in a batch whose rows of consecutive steps lie `apart` rows apart. */
 typedef struct {
@@ -49,18 +49,18 @@ typedef struct {
   void (*fill)(const bppsa_dataset *dataset, int32_t threads, int64_t count, const int64_t *indices, const bppsa_view *x,
                int64_t *labels);
   void (*destroy)(bppsa_dataset *dataset);
-  /* bppsa_dataset_targets, with checked arguments. NULL: the set has labels. */
+  /* Likewise fills real targets. NULL: the set has labels. */
   void (*targets)(const bppsa_dataset *dataset, int64_t count, const int64_t *indices, const bppsa_view *targets);
-  /* bppsa_dataset_queue, with checked arguments. NULL: batches are made on the host. */
+  /* Queues the making of a batch on a GPU. NULL: batches are made on the host. */
   bppsa_status (*queue)(const bppsa_dataset *dataset, const bppsa_device *device, int64_t count, const int64_t *indices,
                         const bppsa_view *x, int64_t *labels);
   /* Writes the first steps of one sample; asked for sequences alone. Any thread may call it. Must not allocate. */
   void (*part)(const bppsa_dataset *dataset, const bppsa_dataset_part *part);
-  /* bppsa_dataset_check. NULL: values are finite in f32 and f64. */
+  /* Checks that values are finite. NULL: they are, in f32 and f64. */
   bppsa_status (*check)(const bppsa_dataset *dataset, bppsa_dtype dtype);
 } bppsa_dataset_ops;
 
-/* How samples are packed into rows (train/data/pack.h). */
+/* How samples are packed into rows. */
 typedef struct {
   int64_t rows, steps;       /* R rows of T steps, those held out included */
   int64_t samples;           /* that the rows hold */
@@ -77,9 +77,9 @@ struct bppsa_dataset {
   int64_t image[3];          /* C, H, W of images, which have T = 1 and I = C H W; 0 for sequences */
   int64_t held_out;          /* the number of samples at the end that are meant for evaluation; 0: none */
   int64_t classes;           /* C: every label is in 0 .. C - 1; for real targets the number in each row */
-  bppsa_objective objective; /* what its labels, or if bppsa_objective_real its real targets, are for */
+  bppsa_objective objective; /* what its labels, or its real targets, are for */
   bool labels_per_step;      /* labels are [T, b], otherwise [b] */
-  int64_t *lengths;          /* [N], 1 .. T: the steps of each sample (bppsa_dataset_load_lengths), owned; NULL: all have T */
+  int64_t *lengths;          /* [N], 1 .. T: the steps of each sample, owned; NULL: all have T */
   uint8_t *resets;           /* [N][T], 1: the sample begins anew in front of the step (bppsa_spans), owned; NULL: nowhere */
   double *loss_weights;      /* [N][T] with labels_per_step, otherwise [N]: of the rows' losses, owned; NULL: all are 1 */
   /* Its samples are pieces of streams: sample i of a batch continues sample i of the batch before it. A pass then begins with the
@@ -116,7 +116,7 @@ typedef struct {
   const bppsa_dataset_audio *audio; /* for WAV files; NULL: the same as a zeroed one */
 } bppsa_dataset_options;
 
-bppsa_dataset_options bppsa_dataset_options_default(void);
+bppsa_dataset_options bppsa_dataset_options_default(void); /* all 0: what the comments above say */
 
 /* spec: "bitstream", "npy:X,Y", "irmas:DIR", "instruments:DIR" or "cifar10:DIR". ERR_ARGUMENT: an unknown kind (the message lists
  * the known ones), a count out of range or one that disagrees with the files, a label out of range or a value that is not finite

@@ -1,6 +1,7 @@
-/* The whole public interface of libbppsa. */
-#ifndef BPPSA_H
-#define BPPSA_H
+/* The headers whose functions check what they are given: null_calls calls each of them with NULL, and test_headers.sh compiles each
+ * header alone. The public interface is a part of them (cmake/interface.txt). */
+#ifndef BPPSA_TESTS_HEADERS_CHECKED_H
+#define BPPSA_TESTS_HEADERS_CHECKED_H
 
 #include "audio/audio.h"
 #include "audio/features.h"
@@ -50,7 +51,9 @@
 #include "jacobian/op.h"
 #include "jacobian/product.h"
 #include "lstm/lstm.h"
+#include "networks/open_model.h"
 #include "recurrent/cell.h"
+#include "recurrent/cells.h"
 #include "recurrent/certify.h"
 #include "recurrent/chain.h"
 #include "recurrent/layer.h"
@@ -76,12 +79,11 @@
 #include "train/evaluate.h"
 #include "train/log.h"
 #include "train/loss.h"
+#include "train/model_step.h"
 #include "train/objective.h"
 #include "train/optimizer.h"
 #include "train/order.h"
 #include "train/rate.h"
 #include "train/trainer.h"
-
-#include "bppsa_version.h"
 
 #endif
