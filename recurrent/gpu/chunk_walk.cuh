@@ -114,7 +114,8 @@ __device__ __forceinline__ void walk_store(int k, int64_t hidden, real to_x, rea
 }
 
 /* What the steps of a round may need. PLAIN: nothing; this round and the next have all steps. CUT: likewise, but the sample may
- * begin anew in front of them. ANY: also tests whether a step exists, and writes the gradient of a learned state where one is wanted. */
+ * begin anew in front of them. ANY: also tests whether a step exists, and writes the gradient of a learned state where one is
+ * wanted. */
 enum walk_form { WALK_FORM_PLAIN, WALK_FORM_CUT, WALK_FORM_ANY };
 
 /* Computes g_{t-1} from g_t, and adds to the sums. own: K · HP reals of shared memory. last: g_{t-1} is g_0. anew: the sample
