@@ -194,8 +194,12 @@ bppsa_status launch_walk(cudaStream_t stream, const layer_arrays<real> &c, const
   const int64_t items = (s.from_zero ? s.links : s.chunks) * c.batch, warps = walk_warps(items), all = K * c.hidden;
   const int64_t walking = warps * 2 * K * HP, part = KIND != WALK_FREE ? warps * (all * c.hidden + 3 * all) : 0;
   const size_t shared = (size_t)(walking > part ? walking : part) * sizeof(real);
-  LAUNCH_CHUNKS(s, (bppsa_recurrent_walk<real, cell, HP, KIND>), (unsigned)divide_up(items, warps),
-                (unsigned)(warps * WARP_LANES), shared, stream, c, s);
+  const unsigned blocks = (unsigned)divide_up(items, warps), threads = (unsigned)(warps * WARP_LANES);
+  if (c.resets.words != nullptr) {
+    LAUNCH_CHUNKS(s, (bppsa_recurrent_walk<real, cell, HP, KIND, true>), blocks, threads, shared, stream, c, s);
+  } else {
+    LAUNCH_CHUNKS(s, (bppsa_recurrent_walk<real, cell, HP, KIND, false>), blocks, threads, shared, stream, c, s);
+  }
   return launched("backward pass of chunks: launch");
 }
 

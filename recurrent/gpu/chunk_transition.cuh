@@ -207,6 +207,39 @@ __device__ __forceinline__ void transition_store(const chunk_arrays<real> &s, in
   }
 }
 
+/* A thread's item: a chunk of a sample, of which it has some rows. Constructing it also brings W_hh to shared memory, which a
+ * barrier makes visible. shape: transition_shape, or pair_shape (pair_kernels.cuh). */
+template <typename real, int HP, typename shape> struct transition_item {
+  int group, count, longest; /* the thread's number among the item's; its links, and the most of any item in the warp */
+  bool active;               /* the item exists */
+  int64_t items, item, b, start;
+  real *w, *x, *made; /* W_hh [K][HP][HP]; the thread's rows; what is made of a step: D_REALS of the item */
+
+  __device__ __forceinline__ transition_item(const layer_arrays<real> &c, const chunk_arrays<real> &s, real *memory) {
+    const int thread = (int)threadIdx.x, lane = thread % WARP_LANES, warp = thread / WARP_LANES, place = lane / shape::GROUPS;
+    w = launch_held(memory);
+    group = lane % shape::GROUPS;
+    x = launch_held(memory + shape::W_REALS + thread);
+    made = w + shape::W_REALS + shape::X_REALS + (warp * shape::ITEMS + place) * shape::D_REALS;
+    items = s.links * c.batch;
+    item = ((int64_t)blockIdx.x * shape::WARPS + warp) * shape::ITEMS + place;
+    active = place < shape::ITEMS && item < items;
+    b = active ? item % c.batch : 0;
+    const int64_t chunk = active ? item / c.batch : 0, end = c.steps - bppsa_cut(c.steps, s.chunks, chunk + 1);
+    start = c.steps - bppsa_cut(c.steps, s.chunks, chunk);
+    longest = (int)bppsa_cut(c.steps, s.chunks, 1); /* chunks differ by one step at most */
+    count = transition_count(c, active, b, end, (int)(start - end), &longest);
+    for (int at = thread; at < shape::W_REALS; at += CHUNK_THREADS) {
+      const int64_t j = at % HP, r = at / HP % HP, k = at / (HP * HP);
+      w[at] = r < c.hidden && j < c.hidden ? c.w_hh[(k * c.hidden + r) * c.hidden + j] : 0;
+    }
+  }
+  /* Where h in front of the item's last step is, of the thread's first unit. */
+  __device__ __forceinline__ int64_t past(const layer_arrays<real> &c) const {
+    return ((start - 1) * c.batch + b) * c.hidden + group;
+  }
+};
+
 template <typename real, template <typename> class cell, int HP, int V>
 __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_transition(layer_arrays<real> c, chunk_arrays<real> s) {
   typedef transition_shape<real, cell, HP, V> shape;
@@ -214,35 +247,23 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_transition(laye
   if (chunks_rest(s)) {
     return;
   }
-  real *w = launch_held(memory);
-  const int thread = (int)threadIdx.x, lane = thread % WARP_LANES, warp = thread / WARP_LANES;
-  const int place = lane / shape::GROUPS, group = lane % shape::GROUPS;
-  real *x = launch_held(memory + shape::W_REALS + thread); /* [HP][V][threads] */
-  real *factors = w + shape::W_REALS + shape::X_REALS + (warp * shape::ITEMS + place) * shape::D_REALS;
-  const int64_t hidden = c.hidden, items = s.links * c.batch;
-  const int64_t item = ((int64_t)blockIdx.x * shape::WARPS + warp) * shape::ITEMS + place;
-  const bool active = place < shape::ITEMS && item < items;
-  const int64_t b = active ? item % c.batch : 0, chunk = active ? item / c.batch : 0;
-  const int64_t start = c.steps - bppsa_cut(c.steps, s.chunks, chunk), end = c.steps - bppsa_cut(c.steps, s.chunks, chunk + 1);
-  int longest = (int)bppsa_cut(c.steps, s.chunks, 1); /* chunks differ by one step at most */
-  const int count = transition_count(c, active, b, end, (int)(start - end), &longest);
-  for (int at = thread; at < shape::W_REALS; at += CHUNK_THREADS) {
-    const int64_t j = at % HP, r = at / HP % HP, k = at / (HP * HP);
-    w[at] = r < hidden && j < hidden ? c.w_hh[(k * hidden + r) * hidden + j] : 0;
-  }
+  const transition_item<real, HP, shape> own(c, s, memory);
+  const int64_t hidden = c.hidden;
+  const int group = own.group, count = own.count;
+  real *w = own.w, *x = own.x; /* x: [HP][V][threads] */
   int32_t e[V];
   real norms[V];
   cell<real> mine[shape::MINE] = {};
-  unit_place<real, cell> at(c, ((start - 1) * c.batch + b) * hidden + group, group);
+  unit_place<real, cell> at(c, own.past(c), group);
   transition_clear(count, HP * V, x, e, norms);
   BPPSA_UNROLL
   for (int i = 0; i < shape::MINE; ++i) {
     mine[i] = cell<real>::load(at, i * shape::GROUPS);
   }
   __syncthreads();
-  for (int link = 0; link < longest; ++link) {
-    const bool works = active && link < count;
-    real *d = factors + (shape::MADE ? 0 : link % 2 * HP);
+  for (int link = 0; link < own.longest; ++link) {
+    const bool works = own.active && link < count;
+    real *d = own.made + (shape::MADE ? 0 : link % 2 * HP);
     if (shape::MADE) {
       __syncwarp(); /* the last link's Jacobian has been read */
     }
@@ -274,7 +295,7 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_transition(laye
       }
     }
   }
-  transition_store<real, cell, HP, V>(s, hidden, items, item, w, e, norms);
+  transition_store<real, cell, HP, V>(s, hidden, own.items, own.item, w, e, norms);
 }
 
 #endif

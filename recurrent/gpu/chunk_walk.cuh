@@ -85,15 +85,15 @@ template <typename real, template <typename> class cell, int HP, walk_kind KIND>
   int64_t c_place;             /* of a pair: reals from the gradient of h to that of c */
 };
 
-/* Reads step i of the ring; with `step` also what only that step needs. */
+/* Reads the next step; with `step` also what only that step needs. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
-__device__ __forceinline__ void walk_read(int i, bool step, walk_lane<real, cell, HP, KIND> *l) {
-  l->ring[i].unit = cell<real>::load(l->unit);
+__device__ __forceinline__ void walk_read(bool step, walk_step<real, cell> *to, walk_lane<real, cell, HP, KIND> *l) {
+  to->unit = cell<real>::load(l->unit);
   l->unit.back();
   if (l->MORE && l->reads_u && step) {
-    l->ring[i].u = *l->u_at;
+    to->u = *l->u_at;
     if constexpr (cell<real>::PAIR) {
-      l->ring[i].u_c = l->u_at[l->c_place];
+      to->u_c = l->u_at[l->c_place];
     }
     l->u_at -= l->g_row;
   }
@@ -113,16 +113,22 @@ __device__ __forceinline__ void walk_store(int k, int64_t hidden, real to_x, rea
   }
 }
 
+/* What the steps of a round may need. PLAIN: nothing; this round and the next have all steps. CUT: likewise, but the sample may
+ * begin anew in front of them. ANY: also tests whether a step exists, and writes the gradient of a learned state where one is
+ * wanted. */
+enum walk_form { WALK_FORM_PLAIN, WALK_FORM_CUT, WALK_FORM_ANY };
+
 /* Computes g_{t-1} from g_t, and adds to the sums. own: K · HP reals of shared memory. last: g_{t-1} is g_0. anew: the sample
  * begins anew in front of the step, whose row is `row`, so that g_{t-1} is what is injected. */
-template <typename real, template <typename> class cell, int HP, walk_kind KIND>
+template <walk_form FORM, typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ void walk_back(const layer_arrays<real> &c, const walk_step<real, cell> &now, real before, real x,
                                           bool unit, int lane, bool last, bool anew, int64_t row, real *own,
                                           walk_lane<real, cell, HP, KIND> *l) {
   enum { K = cell<real>::MATRICES, Q = quad<real>::SIZE, SUM = KIND != WALK_FREE, SUMS_HP = SUM ? HP : 1 };
   const unit_back<real, cell> made(now.unit, c.relu, l->g, l->g_c);
-  real part[4] = {made.own + (l->MORE && !anew ? now.u : (real)0), 0, 0, 0};
-  l->g_c = cell<real>::PAIR ? made.own_c + (l->MORE && !anew ? now.u_c : (real)0) : 0;
+  const bool adds = l->MORE && !(FORM == WALK_FORM_ANY && anew);
+  real part[4] = {made.own + (adds ? now.u : (real)0), 0, 0, 0};
+  l->g_c = cell<real>::PAIR ? made.own_c + (adds ? now.u_c : (real)0) : 0;
   BPPSA_UNROLL
   for (int k = 0; k < K; ++k) {
     const real to_h = made.to_h[k], to_x = k + 1 == K ? made.to_x : made.to_h[k];
@@ -156,7 +162,7 @@ __device__ __forceinline__ void walk_back(const layer_arrays<real> &c, const wal
   }
   l->g = (part[0] + part[1]) + (part[2] + part[3]);
   if (anew) {
-    if (unit) {
+    if (FORM == WALK_FORM_ANY && unit) {
       put_begun<real, cell>(c, row, lane, l->g, l->g_c);
     }
     l->g = l->MORE ? now.u : (real)0;
@@ -173,34 +179,52 @@ __device__ __forceinline__ void walk_back(const layer_arrays<real> &c, const wal
   }
 }
 
-/* Computes AHEAD steps, and reads the numbers of the next ones. WHOLE: this round and the next have all their steps, and the sample
- * does not begin anew in this one; otherwise `left` steps are left, and bit i of `resets` says whether the sample begins anew in
- * front of step i of the round. row: of the round's first step. to_zero: the last of them leads to g_0. */
-template <bool WHOLE, typename real, template <typename> class cell, int HP, walk_kind KIND>
+/* A number of the lane's unit in the state from which samples begin anew. half: 1 for c of a pair. */
+template <typename real> __device__ __forceinline__ real walk_begin(const layer_arrays<real> &c, bool unit, int lane, int half) {
+  return begin_number(c, half * c.hidden + (unit ? lane : 0));
+}
+
+/* Computes AHEAD steps, of the `left` that are left, and reads the numbers of the next ones. Bit i of `resets` says whether the
+ * sample begins anew, from begin_h and begin_c, in front of step i of the round, where the form allows that. row: of the round's
+ * first step. to_zero: the last of the steps that are left leads to g_0. */
+template <walk_form FORM, typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ void walk_round(const layer_arrays<real> &c, bool unit, int lane, int left, bool to_zero,
-                                           uint32_t resets, int64_t row, real *delta, walk_lane<real, cell, HP, KIND> *l) {
-  enum { K = cell<real>::MATRICES, AHEAD = walk_lane<real, cell, HP, KIND>::AHEAD };
+                                           uint32_t resets, real begin_h, real begin_c, int64_t row, real *delta,
+                                           walk_lane<real, cell, HP, KIND> *l) {
+  enum {
+    K = cell<real>::MATRICES,
+    AHEAD = walk_lane<real, cell, HP, KIND>::AHEAD,
+    WHOLE = FORM != WALK_FORM_ANY,
+    EARLY = WHOLE && K == 1 /* all reads come first; other cells have no registers for that */
+  };
   const real x = l->x;
+  walk_step<real, cell> behind[EARLY ? (int)AHEAD : 1] = {}; /* of the next round */
   if (l->SUM && l->reads_x && (WHOLE || AHEAD + lane % AHEAD < left)) {
     l->x = *l->x_at;
     l->x_at -= l->x_row;
   }
   BPPSA_UNROLL
+  for (int i = 0; EARLY && i < AHEAD; ++i) {
+    walk_read(true, &behind[EARLY ? i : 0], l);
+  }
+  BPPSA_UNROLL
   for (int i = 0; i < AHEAD; ++i) {
     if (WHOLE || i < left) {
       walk_step<real, cell> now = l->ring[i];
-      if (WHOLE || AHEAD + i < left + cell<real>::EARLIER) {
-        walk_read(i, WHOLE || AHEAD + i < left, l);
+      if (EARLY) {
+        l->ring[i] = behind[EARLY ? i : 0];
+      } else if (WHOLE || AHEAD + i < left + cell<real>::EARLIER) {
+        walk_read(WHOLE || AHEAD + i < left, &l->ring[i], l);
       }
       const real own_x = l->SUM ? __shfl_sync(0xffffffffu, x, i) : (real)0;
       real before = now.unit.before(l->ring[(i + 1) % AHEAD].unit);
-      const bool anew = !WHOLE && (resets >> i & 1) != 0;
+      const bool anew = FORM != WALK_FORM_PLAIN && (resets >> i & 1) != 0;
       if (anew) {
-        begin_unit<real, cell>(c, unit ? lane : 0, &now.unit);
-        before = begin_number(c, unit ? lane : 0);
+        now.unit.begin(begin_h, begin_c);
+        before = begin_h;
       }
-      walk_back(c, now, before, own_x, unit, lane, !WHOLE && to_zero && i + 1 == left, anew, row - i * c.batch,
-                delta + i % 2 * K * HP, l);
+      walk_back<FORM>(c, now, before, own_x, unit, lane, !WHOLE && to_zero && i + 1 == left, anew, row - i * c.batch,
+                      delta + i % 2 * K * HP, l);
     }
   }
 }
@@ -233,31 +257,57 @@ __device__ __forceinline__ void walk_weights(const real *w_hh, int64_t hidden, b
 
 /* Goes backward through the `count` steps of a chunk, from the last one to step `first`, the first one. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
-__device__ __forceinline__ void walk_steps(const layer_arrays<real> &c, bool unit, int lane, int64_t b, int64_t first, int count,
+__device__ __forceinline__ void walk_steps(const layer_arrays<real> &c, bool unit, int lane, int64_t first, int count,
                                            real *delta, walk_lane<real, cell, HP, KIND> *l) {
   enum { AHEAD = walk_lane<real, cell, HP, KIND>::AHEAD };
   int left = count;
+  BPPSA_UNROLL_BY(1)
+  for (; left >= 2 * AHEAD; left -= AHEAD) {
+    walk_round<WALK_FORM_PLAIN>(c, unit, lane, left, false, 0, (real)0, (real)0, 0, delta, l);
+  }
+  for (; left > 0; left -= AHEAD) {
+    walk_round<WALK_FORM_ANY>(c, unit, lane, left, first == 0, 0, (real)0, (real)0, 0, delta, l);
+  }
+}
+
+/* The same in a batch that has resets. */
+template <typename real, template <typename> class cell, int HP, walk_kind KIND>
+__device__ __forceinline__ void walk_steps_cut(const layer_arrays<real> &c, bool unit, int lane, int64_t b, int64_t first,
+                                               int count, real *delta, walk_lane<real, cell, HP, KIND> *l) {
+  enum { AHEAD = walk_lane<real, cell, HP, KIND>::AHEAD };
+  const uint32_t puts = c.begun != NULL ? (1u << AHEAD) - 1 : 0; /* a round with one of these resets writes a gradient */
+  const real begin_h = walk_begin(c, unit, lane, 0), begin_c = cell<real>::PAIR ? walk_begin(c, unit, lane, cell<real>::PAIR) : 0;
+  resets_behind words(c.resets, b, first + count);
+  uint32_t resets = 0;
+  int left = count, known = 0; /* known: rounds whose resets are in `resets` */
   while (left > 0) {
-    uint32_t resets = 0;
-    int stop = 2 * AHEAD - 1;
-    if (c.resets.words != nullptr) {
-      stop = (int)rounds_stop(left, first + left - 1 - c.resets.last(b, first, first + left), AHEAD);
+    if (known == 0) {
+      resets = words.next();
+      known = RESET_STEPS / AHEAD;
     }
-    for (; left > stop; left -= AHEAD) {
-      walk_round<true>(c, unit, lane, left, false, 0, 0, delta, l);
+    const int whole = left / AHEAD - 1, most = whole < known ? whole : known;
+    int rounds = most;
+    BPPSA_UNROLL_BY(1)
+    for (; rounds > 0 && (resets & puts) == 0; --rounds) {
+      walk_round<WALK_FORM_CUT>(c, unit, lane, 0, false, resets, begin_h, begin_c, 0, delta, l);
+      resets >>= AHEAD;
     }
-    if (c.resets.words != nullptr) {
-      resets = c.resets.back(b, first + left);
+    known -= most > 0 ? most - rounds : 0;
+    left -= most > 0 ? (most - rounds) * AHEAD : 0;
+    if (known > 0) {
+      walk_round<WALK_FORM_ANY>(c, unit, lane, left, first == 0, resets, begin_h, begin_c, (first + left - 1) * c.batch + b,
+                                delta, l);
+      resets >>= AHEAD;
+      --known;
+      left -= AHEAD;
     }
-    walk_round<false>(c, unit, lane, left, first == 0, resets, (first + left - 1) * c.batch + b, delta, l);
-    left -= AHEAD;
   }
 }
 
 /* A warp walks through one chunk of one sample, with a unit in each lane; lanes beyond H repeat lane 0. The unit's column of each
  * W_k and the sums of its weight gradients are in registers. Loads are AHEAD steps ahead of their use. shared: 2 · K · HP reals
- * for each warp; with sums at least a part for each warp. */
-template <typename real, template <typename> class cell, int HP, walk_kind KIND>
+ * for each warp; with sums at least a part for each warp. RESETS: the batch has some. */
+template <typename real, template <typename> class cell, int HP, walk_kind KIND, bool RESETS>
 __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_walk(layer_arrays<real> c, chunk_arrays<real> s) {
   enum { K = cell<real>::MATRICES, PAIR = cell<real>::PAIR, AHEAD = walk_lane<real, cell, HP, KIND>::AHEAD };
   BPPSA_SHARED(real, shared);
@@ -302,10 +352,14 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_walk(layer_arra
   BPPSA_UNROLL
   for (int i = 0; i < AHEAD; ++i) {
     if (works && i < count + cell<real>::EARLIER) {
-      walk_read(i, i < count, &l);
+      walk_read(i < count, &l.ring[i], &l);
     }
   }
-  walk_steps(c, unit, lane, b, start - count, count, delta, &l);
+  if constexpr (RESETS) {
+    walk_steps_cut(c, unit, lane, b, start - count, count, delta, &l);
+  } else {
+    walk_steps(c, unit, lane, start - count, count, delta, &l);
+  }
   if (works && unit && c.want_input && !s.from_zero && start == count) { /* g_0 */
     walk_put(l, c.g + b * (1 + PAIR) * hidden + lane);
   }

@@ -18,12 +18,12 @@ template <typename real, int K, int HP, int AHEAD, bool ONE> struct forward_lane
   int64_t input_row, state, saved_row; /* reals from one step to the next in each array */
 };
 
-/* Reads the inputs of step i of the next round; if ONE, the inputs of all its steps, each in the lanes of its number. */
+/* Reads the next step's inputs; if ONE, the inputs of all steps of the next round, each in the lanes of its number. */
 template <typename real, int K, int HP, int AHEAD, bool ONE>
-__device__ __forceinline__ void forward_read(int i, int64_t hidden, forward_lane<real, K, HP, AHEAD, ONE> *l) {
+__device__ __forceinline__ void forward_read(int64_t hidden, real *to, forward_lane<real, K, HP, AHEAD, ONE> *l) {
   BPPSA_UNROLL
   for (int k = 0; k < l->GIVEN; ++k) {
-    l->coming[i][k] = l->input[k * hidden];
+    to[k] = l->input[k * hidden];
   }
   l->input += l->input_row;
 }
@@ -73,42 +73,82 @@ struct forward_reads_no_more {
   __device__ __forceinline__ void operator()() const {}
 };
 
-/* Computes AHEAD steps, and reads the numbers of the next ones. WHOLE: this round and the next have all their steps, the sample
- * does not begin anew in this one, and no bias has a far part; otherwise `left` steps are left, and bit i of `anew` says whether
- * the sample begins anew in front of step i. also(): reads what the caller needs behind the round, when the round no longer waits
- * for its own numbers. */
-template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, bool WHOLE, int K,
+/* A number of the lane's unit in the state from which samples begin anew. half: 1 for c of a pair. */
+template <typename real> __device__ __forceinline__ real forward_begin(const layer_arrays<real> &c, int lane, int half) {
+  return begin_number(c, half * c.hidden + (lane < c.hidden ? lane : 0));
+}
+
+/* Computes AHEAD steps, and reads the numbers of the next ones: this round and the next have all their steps, and no bias has a far
+ * part. CUT: bit i of `anew` says whether the sample begins anew, from begin_h and begin_c, in front of step i; otherwise it does
+ * not. also(): reads what the caller needs behind the round, when the round no longer waits for its own numbers. */
+template <bool CUT, typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K,
           typename reads = forward_reads_no_more>
-__device__ __forceinline__ void forward_round(const layer_arrays<real> &c, int lane, int64_t left, real *shared,
+__device__ __forceinline__ void forward_round(const layer_arrays<real> &c, int lane, real *shared,
                                               forward_lane<real, K, HP, AHEAD, ONE> *l, const reads &also = reads(),
-                                              uint32_t anew = 0) {
+                                              uint32_t anew = 0, real begin_h = 0, real begin_c = 0) {
   const real given = l->coming[0][0];
-  if (ONE && (WHOLE || AHEAD + lane % AHEAD < left)) {
-    forward_read(0, c.hidden, l);
-  }
   if (ONE) {
+    forward_read(c.hidden, l->coming[0], l);
     also();
   }
   BPPSA_UNROLL
   for (int i = 0; i < AHEAD; ++i) {
-    if (WHOLE || i < left) {
-      real x[K];
-      BPPSA_UNROLL
-      for (int k = 0; k < l->GIVEN; ++k) {
-        x[k] = ONE ? __shfl_sync(0xffffffffu, given, i) : l->coming[ONE ? 0 : i][k];
-      }
-      if (!ONE && (WHOLE || AHEAD + i < left)) {
-        forward_read(i, c.hidden, l);
-      }
-      if (!ONE && i == 0) {
-        also();
-      }
-      if (!WHOLE && (anew >> i & 1) != 0) {
-        l->h = begin_number(c, lane < c.hidden ? lane : 0);
-        l->c = cell<real>::PAIR ? begin_number(c, c.hidden + (lane < c.hidden ? lane : 0)) : 0;
-      }
-      forward_step<real, cell, HP, AHEAD, ONE, K>(c, lane, !WHOLE && l->is_far, x, shared + i % 2 * HP, l);
+    real x[K];
+    BPPSA_UNROLL
+    for (int k = 0; k < l->GIVEN; ++k) {
+      x[k] = ONE ? __shfl_sync(0xffffffffu, given, i) : l->coming[ONE ? 0 : i][k];
     }
+    if (!ONE) {
+      forward_read(c.hidden, l->coming[ONE ? 0 : i], l);
+    }
+    if (!ONE && i == 0) {
+      also();
+    }
+    if (CUT) {
+      const bool cut = (anew >> i & 1) != 0;
+      l->h = cut ? begin_h : l->h;
+      l->c = cut ? begin_c : l->c;
+    }
+    forward_step<real, cell, HP, AHEAD, ONE, K>(c, lane, false, x, shared + i % 2 * HP, l);
+  }
+}
+
+/* The same one step after the other, so that its code is short: for rounds that may have fewer steps, of the `left` that are left,
+ * and biases with far parts. */
+template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K,
+          typename reads = forward_reads_no_more>
+__device__ __forceinline__ void forward_singly(const layer_arrays<real> &c, int lane, int64_t left, real *shared,
+                                               forward_lane<real, K, HP, AHEAD, ONE> *l, const reads &also = reads(),
+                                               uint32_t anew = 0) {
+  const real given = l->coming[0][0];
+  real behind[l->ROOM][l->GIVEN] = {}; /* of the next round */
+  BPPSA_UNROLL
+  for (int i = 0; i < l->ROOM; ++i) {
+    if (AHEAD + (ONE ? lane % AHEAD : i) < left) {
+      forward_read(c.hidden, behind[i], l);
+    }
+  }
+  also();
+  BPPSA_UNROLL_BY(1)
+  for (int i = 0; i < AHEAD && i < left; ++i) {
+    real x[K];
+    BPPSA_UNROLL
+    for (int k = 0; k < l->GIVEN; ++k) {
+      x[k] = ONE ? __shfl_sync(0xffffffffu, given, i) : l->coming[0][k];
+      BPPSA_UNROLL
+      for (int r = 1; r < l->ROOM; ++r) {
+        l->coming[r - 1][k] = l->coming[r][k];
+      }
+    }
+    if ((anew >> i & 1) != 0) {
+      l->h = forward_begin(c, lane, 0);
+      l->c = cell<real>::PAIR ? forward_begin(c, lane, cell<real>::PAIR) : 0;
+    }
+    forward_step<real, cell, HP, AHEAD, ONE, K>(c, lane, l->is_far, x, shared + i % 2 * HP, l);
+  }
+  BPPSA_UNROLL
+  for (int i = 0; i < l->ROOM * l->GIVEN; ++i) {
+    l->coming[i / l->GIVEN][i % l->GIVEN] = behind[i / l->GIVEN][i % l->GIVEN];
   }
 }
 
@@ -153,7 +193,7 @@ __device__ __forceinline__ void forward_fill(int lane, int64_t left, int64_t hid
   BPPSA_UNROLL
   for (int i = 0; i < l->ROOM; ++i) {
     if ((ONE ? lane % AHEAD : i) < left) {
-      forward_read(i, hidden, l);
+      forward_read(hidden, l->coming[i], l);
     }
   }
 }
@@ -163,9 +203,9 @@ template <typename real, template <typename> class cell, int HP, int AHEAD, bool
 __device__ __forceinline__ void forward_next(const layer_arrays<real> &c, int lane, int64_t left, real *shared,
                                              forward_lane<real, K, HP, AHEAD, ONE> *l, const reads &also) {
   if (left >= 2 * AHEAD && !l->is_far) {
-    forward_round<real, cell, HP, AHEAD, ONE, true, K>(c, lane, left, shared, l, also);
+    forward_round<false, real, cell, HP, AHEAD, ONE, K>(c, lane, shared, l, also);
   } else {
-    forward_round<real, cell, HP, AHEAD, ONE, false, K>(c, lane, left, shared, l, also);
+    forward_singly<real, cell, HP, AHEAD, ONE, K>(c, lane, left, shared, l, also);
   }
 }
 
@@ -173,22 +213,23 @@ __device__ __forceinline__ void forward_next(const layer_arrays<real> &c, int la
 template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
 __device__ __forceinline__ void forward_run(const layer_arrays<real> &c, int lane, int64_t b, int64_t end, int64_t left,
                                             real *shared, forward_lane<real, K, HP, AHEAD, ONE> *l) {
+  const int64_t rounds = l->is_far || left < 2 * AHEAD ? 0 : left / AHEAD - 1;
+  const bool cuts = c.resets.words != nullptr;
   forward_fill<real>(lane, left, c.hidden, l);
-  while (left > 0) {
-    uint32_t anew = 0;
-    int64_t stop = 2 * AHEAD - 1;
-    if (c.resets.words != nullptr) {
-      stop = rounds_stop(left, c.resets.next(b, end - left, end) - (end - left), AHEAD);
+  if (cuts) {
+    const real begin_h = forward_begin(c, lane, 0), begin_c = cell<real>::PAIR ? forward_begin(c, lane, cell<real>::PAIR) : 0;
+    rounds_with_resets<AHEAD>(resets_ahead(c.resets, b, end - left), rounds, [&](uint32_t anew) {
+      forward_round<true, real, cell, HP, AHEAD, ONE, K>(c, lane, shared, l, forward_reads_no_more(), anew, begin_h, begin_c);
+    });
+  } else {
+    BPPSA_UNROLL_BY(1)
+    for (int64_t round = 0; round < rounds; ++round) {
+      forward_round<false, real, cell, HP, AHEAD, ONE, K>(c, lane, shared, l);
     }
-    stop = l->is_far ? left : stop;
-    for (; left > stop; left -= AHEAD) {
-      forward_round<real, cell, HP, AHEAD, ONE, true, K>(c, lane, left, shared, l);
-    }
-    if (c.resets.words != nullptr) {
-      anew = c.resets.from(b, end - left);
-    }
-    forward_round<real, cell, HP, AHEAD, ONE, false, K>(c, lane, left, shared, l, forward_reads_no_more(), anew);
-    left -= AHEAD;
+  }
+  for (left -= rounds * AHEAD; left > 0; left -= AHEAD) {
+    forward_singly<real, cell, HP, AHEAD, ONE, K>(c, lane, left, shared, l, forward_reads_no_more(),
+                                                  cuts ? c.resets.from(b, end - left) : 0);
   }
 }
 

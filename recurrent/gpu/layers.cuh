@@ -1,4 +1,4 @@
-/* The inside of recurrent networks on a GPU: what layers_cuda.cu and passes_cuda.cu share. */
+/* The inside of recurrent networks on a GPU: what layers_cuda.cu and the files beside it share. */
 #ifndef BPPSA_RECURRENT_GPU_LAYERS_CUH
 #define BPPSA_RECURRENT_GPU_LAYERS_CUH
 
@@ -127,34 +127,6 @@ inline bool is_one(const recurrent_network *n) {
 inline bool wants_delta_x(const recurrent_network *n, int64_t l) {
   return !n->gpu->sums || !is_first(n, l) || n->config.input > 1 || n->config.input_gradients;
 }
-template <typename real> bppsa_status product(const recurrent_network *n, product_operands<real> p, int64_t parts) {
-  const int64_t rows = divide_up(p.m, PRODUCT_TILE), columns = divide_up(p.n + p.ones, PRODUCT_TILE);
-  if (columns * parts > 65535) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "product on a GPU: %lld columns, expected at most %d", (long long)p.n,
-                      65535 / (int)parts * PRODUCT_TILE);
-  }
-  p.k_part = divide_up(p.k, parts);
-  BPPSA_LAUNCH(bppsa_linear_product<real>, dim3((unsigned)rows, (unsigned)(columns * parts)), PRODUCT_THREADS,
-               2 * PRODUCT_DEPTH * (PRODUCT_TILE + 1) * sizeof(real), n->gpu->stream, p, (int)columns);
-  return bppsa_cuda_check(cudaGetLastError(), "product: launch");
-}
-
-/* y [rows][out] = x [rows][in] wᵀ + bias, w [out][in]; near: of the bias its near part alone */
-template <typename real>
-bppsa_status apply_linear(const recurrent_network *n, int64_t rows, int64_t in, int64_t out, const void *x, const void *w,
-                          const void *bias, bool near, void *y) {
-  product_operands<real> p = {};
-  p.m = rows;
-  p.n = out;
-  p.k = p.b_column = p.a_row = in;
-  p.a = (const real *)x;
-  p.b = (const real *)w;
-  p.a_column = p.b_row = 1;
-  p.bias = (const real *)bias;
-  p.near = near;
-  p.c = (real *)y;
-  return product(n, p, 1);
-}
 
 /* The input of layer l in the present batch. */
 inline const void *input_of(const recurrent_network *n, int64_t l) {
@@ -237,7 +209,31 @@ inline bppsa_status copy_part(const recurrent_network *n, int64_t rows, const vo
                           what);
 }
 
+/* Blocks of a parallel backward pass. */
+inline int64_t back_parts(const back_shape &shape, int64_t batch) {
+  return batch * (shape.blocks + shape.guess_blocks);
+}
+
 } // namespace
+
+/* ---- products of matrices (linear_cuda.cu) ---- */
+
+/* y [rows][out] = x [rows][in] wᵀ + bias, w [out][in]; near: of the bias its near part alone */
+bppsa_status bppsa_gpu_apply_linear(const recurrent_network *n, int64_t rows, int64_t in, int64_t out, const void *x,
+                                    const void *w, const void *bias, bool near, void *y);
+/* dx [rows][in] = dy [rows][out] w, rows of dx dx_row reals apart */
+bppsa_status bppsa_gpu_input_gradient(const recurrent_network *n, int64_t rows, int64_t in, int64_t out, const void *dy,
+                                      const void *w, void *dx, int64_t dx_row);
+/* dw [out][in] = dyᵀ x and db [out] = Σ rows dy */
+bppsa_status bppsa_gpu_weight_gradient(const recurrent_network *n, int64_t rows, int64_t in, int64_t out, const void *dy,
+                                       const void *x, void *dw, void *db);
+/* The number of parts in which the rows of a weight gradient [out][in + 1] are summed. */
+int64_t bppsa_gpu_parts(int64_t rows, int64_t out, int64_t in);
+/* Adds up `parts` parts of `count` numbers. early: the launch begins early (core/compute/cluster.cuh) */
+bppsa_status bppsa_gpu_sum_up(const recurrent_network *n, int64_t parts, int64_t count, const sum_targets<float> &targets,
+                              const float *partials, bool early);
+bppsa_status bppsa_gpu_sum_up(const recurrent_network *n, int64_t parts, int64_t count, const sum_targets<double> &targets,
+                              const double *partials, bool early);
 
 /* ---- forward passes (passes_cuda.cu), as in recurrent_backend ---- */
 
@@ -261,6 +257,22 @@ int64_t bppsa_gpu_back_vectors(const recurrent_network *n); /* bytes of the vect
 void bppsa_gpu_back_draw(const recurrent_network *n, void *vectors); /* in host memory */
 bppsa_status bppsa_gpu_back_look(recurrent_network *n);
 bppsa_status bppsa_gpu_back_tell(recurrent_network *n);
+
+/* ---- backward passes of a layer (backward_cuda.cu), and what they begin with (seeds_cuda.cu), as in recurrent_backend ---- */
+
+bppsa_status bppsa_gpu_logits(recurrent_network *n);
+bppsa_status bppsa_gpu_head_gradients(recurrent_network *n);
+bppsa_status bppsa_gpu_seed(recurrent_network *n);
+bppsa_status bppsa_gpu_seed_layers(recurrent_network *n, const void *seed);
+bppsa_status bppsa_gpu_put_seed(recurrent_network *n, const void *from); /* copies the seed to the last rows of g */
+bppsa_status bppsa_gpu_enter_side(recurrent_network *n, int64_t l);
+bppsa_status bppsa_gpu_layer_backward(recurrent_network *n,
+                                      int64_t l); /* writes all gradients of the states to g, g_T included */
+bppsa_status bppsa_gpu_backward(recurrent_network *n, int64_t l);
+bppsa_status bppsa_gpu_pass_down(recurrent_network *n, int64_t l);
+bppsa_status bppsa_gpu_layer_input_gradient(recurrent_network *n, int64_t l, void *rows);
+bppsa_status bppsa_gpu_prepare(recurrent_network *n, int64_t l);
+bppsa_status bppsa_gpu_carry(recurrent_network *n, int64_t l, bool *done);
 
 /* ---- stateless passes (layer_cuda.cu), as in recurrent_backend ---- */
 

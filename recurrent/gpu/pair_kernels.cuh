@@ -177,34 +177,22 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_pair_transition
   if (chunks_rest(s)) {
     return;
   }
-  real *w = launch_held(memory);
-  const int thread = (int)threadIdx.x, lane = thread % WARP_LANES, warp = thread / WARP_LANES;
-  const int place = lane / shape::GROUPS, group = lane % shape::GROUPS;
-  real *x = launch_held(memory + shape::W_REALS + thread); /* [2 HP][V][threads] */
-  real *step = w + shape::W_REALS + shape::X_REALS + (warp * shape::ITEMS + place) * shape::D_REALS;
-  const int64_t hidden = c.hidden, items = s.links * c.batch;
-  const int64_t item = ((int64_t)blockIdx.x * shape::WARPS + warp) * shape::ITEMS + place;
-  const bool active = place < shape::ITEMS && item < items;
-  const int64_t b = active ? item % c.batch : 0, chunk = active ? item / c.batch : 0;
-  const int64_t start = c.steps - bppsa_cut(c.steps, s.chunks, chunk), end = c.steps - bppsa_cut(c.steps, s.chunks, chunk + 1);
-  int longest = (int)bppsa_cut(c.steps, s.chunks, 1); /* chunks differ by one step at most */
-  const int count = transition_count(c, active, b, end, (int)(start - end), &longest);
-  for (int at = thread; at < shape::W_REALS; at += CHUNK_THREADS) {
-    const int64_t j = at % HP, r = at / HP % HP, k = at / (HP * HP);
-    w[at] = r < hidden && j < hidden ? c.w_hh[(k * hidden + r) * hidden + j] : 0;
-  }
+  const transition_item<real, HP, shape> own(c, s, memory);
+  const int64_t hidden = c.hidden;
+  const int group = own.group, count = own.count;
+  real *w = own.w, *x = own.x, *step = own.made; /* x: [2 HP][V][threads] */
   int32_t e[V];
   real norms[V];
   cell<real> mine[shape::MINE] = {};
-  unit_place<real, cell> at(c, ((start - 1) * c.batch + b) * hidden + group, group);
+  unit_place<real, cell> at(c, own.past(c), group);
   transition_clear(count, shape::STATE * V, x, e, norms);
   BPPSA_UNROLL
   for (int i = 0; i < shape::MINE; ++i) {
     mine[i] = cell<real>::load(at, group + i * shape::GROUPS < hidden ? i * shape::GROUPS : -group);
   }
   __syncthreads();
-  for (int link = 0; link < longest; ++link) {
-    const bool works = active && link < count;
+  for (int link = 0; link < own.longest; ++link) {
+    const bool works = own.active && link < count;
     __syncwarp(); /* the last link's step has been read */
     if (works) {
       pair_make<real, cell, HP, V>(mine, w, c.relu, group, (int)hidden, step);
@@ -233,7 +221,7 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_pair_transition
       }
     }
   }
-  pair_store<real, cell, HP, V>(s, hidden, items, item, w, e, norms);
+  pair_store<real, cell, HP, V>(s, hidden, own.items, own.item, w, e, norms);
 }
 
 /* ---- phase 2 ---- */

@@ -49,8 +49,8 @@ template <typename real> bppsa_status run_steps(const recurrent_network *n, cons
 template <typename real> bppsa_status forward_layer(recurrent_network *n, int64_t l) {
   const layer_arrays<real> c = arrays_of<real>(n, l);
   if (c.pre != NULL) {
-    BPPSA_TRY(apply_linear<real>(n, c.steps * c.batch, c.input, n->cell->gates * c.hidden, c.x, c.w_ih, c.b_ih,
-                                 n->cell->far_biases, c.pre));
+    BPPSA_TRY(bppsa_gpu_apply_linear(n, c.steps * c.batch, c.input, n->cell->gates * c.hidden, c.x, c.w_ih, c.b_ih,
+                                     n->cell->far_biases, c.pre));
   }
   const int64_t rows = n->cell->gates * c.hidden;
   real *w_t = transposed_of<real>(n);

@@ -46,18 +46,83 @@ struct layer_resets {
    * b. There are resets. */
   __device__ __forceinline__ uint32_t from(int64_t b, int64_t first) const {
     const uint32_t *at = words + b * row + first / 32;
-    const int by = (int)(first % 32);
-    return by == 0 ? at[0] : at[0] >> by | at[1] << (32 - by);
+    return bits_of(at[0], at[1], (int)(first % 32));
   }
-  /* The same backward: bit i says whether step end - 1 - i resets sample b. */
+  /* The same backward: bit i says whether step end - 1 - i resets sample b. end: more than -32. */
   __device__ __forceinline__ uint32_t back(int64_t b, int64_t end) const {
-    return end < 32 ? __brev(words[b * row] << (32 - end)) : __brev(from(b, end - 32));
+    const int64_t word = (end + 31) / 32 - 1; /* that of the last of these steps, if there is one */
+    const uint32_t *at = words + b * row + (word > 0 ? word : 0);
+    return __brev(bits_of(word > 0 ? at[-1] : 0, end > 0 ? at[0] : 0, (int)((end + 31) % 32 + 1)));
+  }
+
+  /* 32 bits of two words, from bit `by` of the first one on; by: 0 .. 32. */
+  __device__ static __forceinline__ uint32_t bits_of(uint32_t low, uint32_t high, int by) {
+    return (uint32_t)(((uint64_t)high << 32 | low) >> by);
   }
 };
 
-/* A walk takes rounds of so many steps; it also has a form of them that is faster (WHOLE), for rounds in which no sample begins
- * anew and that have all their steps, as the next round has. Returns how many steps are left when the walk cannot go on in this
- * form, of `left` steps whose first `plain` reset no sample. */
+enum { RESET_STEPS = 32 }; /* that next() of the following gives the resets of */
+
+/* Goes forward through the resets of sample b: each call of next() returns those of the next 32 steps, as layer_resets::from. A
+ * word is read 32 steps before its bits are needed. */
+struct resets_ahead {
+  const uint32_t *at, *last;
+  uint32_t low, high;
+  int by;
+
+  __device__ __forceinline__ resets_ahead(const layer_resets &r, int64_t b, int64_t first)
+      : at(r.words + b * r.row + first / 32), last(r.words + (b + 1) * r.row - 1), low(*at), by((int)(first % 32)) {
+    at += at < last;
+    high = *at;
+  }
+  __device__ __forceinline__ uint32_t next() {
+    const uint32_t bits = layer_resets::bits_of(low, high, by);
+    low = high;
+    at += at < last;
+    high = *at;
+    return bits;
+  }
+};
+
+/* The same backward, as layer_resets::back. Bits of steps in front of the first one say nothing. */
+struct resets_behind {
+  const uint32_t *at, *first;
+  uint32_t low, high;
+  int by;
+
+  __device__ __forceinline__ resets_behind(const layer_resets &r, int64_t b, int64_t end)
+      : at(r.words + b * r.row + (end > 0 ? (end - 1) / 32 : 0)), first(r.words + b * r.row), high(*at),
+        by((int)((end + 31) % 32 + 1)) {
+    at -= at > first;
+    low = *at;
+  }
+  __device__ __forceinline__ uint32_t next() {
+    const uint32_t bits = __brev(layer_resets::bits_of(low, high, by));
+    high = low;
+    at -= at > first;
+    low = *at;
+    return bits;
+  }
+};
+
+/* Calls round(bits) for so many rounds of STEPS steps: bit i of `bits` says whether step i of the round resets the sample. */
+template <int STEPS, typename F>
+__device__ __forceinline__ void rounds_with_resets(resets_ahead resets, int64_t rounds, const F &round) {
+  while (rounds > 0) {
+    uint32_t bits = resets.next();
+    const int now = rounds < RESET_STEPS / STEPS ? (int)rounds : RESET_STEPS / STEPS;
+    BPPSA_UNROLL_BY(1)
+    for (int left = now; left > 0; --left) {
+      round(bits);
+      bits >>= STEPS;
+    }
+    rounds -= now;
+  }
+}
+
+/* For walks whose rounds of so many steps are faster (WHOLE) where no sample begins anew in them and they have all their steps, as
+ * the next round has. Returns how many steps are left when the walk cannot go on in this form, of `left` steps whose first `plain`
+ * reset no sample. */
 __device__ __forceinline__ int64_t rounds_stop(int64_t left, int64_t plain, int steps) {
   const int64_t least = 2 * steps - 1, stop = left - plain / steps * steps;
   return stop > least ? stop : least;

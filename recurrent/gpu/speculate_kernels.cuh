@@ -74,17 +74,21 @@ __device__ __forceinline__ void speculate_chunk(const layer_arrays<real> &c, con
     l->c = ANEW ? s.ends[1][from_end + hidden] : r.at == 0 ? c.cells[b * hidden + j] : 0;
   }
   const int64_t state = l->state, saved_row = l->saved_row;
-  forward_seek<real, cell>(c, lane, b, r.at, l);
-  l->h_to = s.aside + slot * (1 + PAIR + cell<real>::SAVED) * hidden + j; /* all steps of the warm-up write to one place */
-  l->c_to = l->h_to + hidden;
-  l->saved_to = l->h_to + (1 + PAIR) * hidden;
-  l->state = l->saved_row = 0;
-  forward_run<real, cell>(c, lane, b, r.begin, r.begin - r.at, shared, l);
-  __syncwarp();
-  l->state = state;
-  l->saved_row = saved_row;
-  forward_seek<real, cell>(c, lane, b, r.begin, l);
-  forward_run<real, cell>(c, lane, b, r.end, r.end - r.begin, shared, l);
+  BPPSA_UNROLL_BY(1)
+  for (int part = 0; part < 2; ++part) { /* the warm-up, all of whose steps write to one place, and the chunk */
+    const bool warms_up = part == 0;
+    const int64_t first = warms_up ? r.at : r.begin, behind = warms_up ? r.begin : r.end;
+    forward_seek<real, cell>(c, lane, b, first, l);
+    if (warms_up) {
+      l->h_to = s.aside + slot * (1 + PAIR + cell<real>::SAVED) * hidden + j;
+      l->c_to = l->h_to + hidden;
+      l->saved_to = l->h_to + (1 + PAIR) * hidden;
+    }
+    l->state = warms_up ? 0 : state;
+    l->saved_row = warms_up ? 0 : saved_row;
+    forward_run<real, cell>(c, lane, b, behind, behind - first, shared, l);
+    __syncwarp();
+  }
   s.ends[ANEW][slot * (1 + PAIR) * hidden + j] = l->h;
   if constexpr (PAIR) {
     s.ends[ANEW][(2 * slot + 1) * hidden + j] = l->c;

@@ -51,10 +51,10 @@ __device__ __forceinline__ void walk_sums_round(const real **from, int left, int
 }
 
 /* Adds one number of each of n parts, `stride` numbers apart, of the sums first, first + 32, .. below end; result[i] of those that
- * exist. */
+ * exist. A function of its own, which all kernels call: it runs at their end, and its code is long. */
 template <typename real>
-__device__ __forceinline__ void walk_sums_add(const real *parts, int n, int64_t stride, int first, int end,
-                                              real (&result)[WALK_SUMS_AHEAD]) {
+__device__ __noinline__ void walk_sums_add(const real *parts, int n, int64_t stride, int first, int end,
+                                           real (&result)[WALK_SUMS_AHEAD]) {
   const real *from = parts + first;
   BPPSA_UNROLL
   for (int i = 0; i < WALK_SUMS_AHEAD; ++i) {
