@@ -263,16 +263,13 @@ static const bppsa_gradient_method tangent_methods[] = {
     {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_CHUNKED, -1, 3}},  {BPPSA_BACKWARD_SPECULATIVE, {BPPSA_SCAN_AUTO, -1, 0}}};
 enum { TANGENT_METHODS = sizeof tangent_methods / sizeof *tangent_methods };
 
-static const int64_t tangent_wide_sizes[] = {129, 131, 257};
-enum { TANGENT_WIDE_SIZES = sizeof tangent_wide_sizes / sizeof *tangent_wide_sizes };
-
 static inline bppsa_recurrent_config tangent_draw_config(layer_dice *d, const bppsa_cell *cell, bppsa_dtype dtype) {
   bppsa_recurrent_config c = bppsa_recurrent_config_default();
   const bool wide = layer_roll(d, 0, 24) == 0;
   c.seq_len = layer_roll(d, 1, wide ? 3 : 14);
   c.batch = layer_roll(d, 1, 5);
   c.input = layer_roll(d, 1, 7);
-  c.hidden = wide ? tangent_wide_sizes[layer_roll(d, 0, TANGENT_WIDE_SIZES - 1)] : layer_roll(d, 1, 11);
+  c.hidden = wide ? (int64_t[]){129, 131, 257}[layer_roll(d, 0, 2)] : layer_roll(d, 1, 11);
   c.dtype = dtype;
   c.nonlinearity = cell->relu && layer_roll(d, 0, 1) ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
   c.method = tangent_methods[layer_roll(d, 0, TANGENT_METHODS - 1)];
