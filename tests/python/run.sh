@@ -1,7 +1,8 @@
 #!/bin/sh
 # run.sh PACKAGE FILE [SANITIZER]: runs a test of the Python package, which lies in PACKAGE, with the first python3 that has numpy;
 # skipped (77) where none has. SANITIZER: the libraries, with colons between them, that have to be loaded before Python. At full
-# length (BPPSA_TEST_LENGTH=full) tests of bppsa.jax and the examples run in the environment of bench/rivals/setup, if it has been made.
+# length (BPPSA_TEST_LENGTH=full) tests of bppsa.jax, and the examples, run in the environment of bench/rivals/setup, if it has been
+# made.
 set -eu
 package=$1
 file=$2
