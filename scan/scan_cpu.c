@@ -41,6 +41,8 @@ static double work_of(const bppsa_scan_plan *plan, const bppsa_scan_level *level
   return bppsa_loop_work(products * 2 * pairs * (level->op == BPPSA_OP_MM ? k + c->affine : 1), 0);
 }
 
+enum { SMALL_PRODUCT = 1024 /* numbers of a matrix that is multiplied with one vector without BLAS */ };
+
 #define EACH_REAL "scan/scan_cpu.inc"
 #include "core/base/each_real.inc"
 

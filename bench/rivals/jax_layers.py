@@ -226,9 +226,9 @@ def main():
             found = measure(name, make, options)
             show(found)
             rows += found
-    if options.out:
-        results_file.write(options.out, {"bench": "jax_layers", **program.where_and_when(), "jax": jax.__version__,
-                                         "bppsa": bppsa.__version__, "threads": 1, "rows": rows})
+        if options.out:  # behind each point, so that a run may be ended
+            results_file.write(options.out, {"bench": "jax_layers", **program.where_and_when(), "jax": jax.__version__,
+                                             "bppsa": bppsa.__version__, "threads": 1, "rows": rows})
     sys.exit(0 if all(row["ok"] for row in rows) else 1)
 
 

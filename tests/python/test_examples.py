@@ -7,7 +7,7 @@ import sys
 import tempfile
 import unittest
 
-from support import has, main
+from support import at_length, has, main
 
 MODERN = False
 if has("torch"):
@@ -138,12 +138,14 @@ class Examples(unittest.TestCase):
             least, most = map(float, re.search(rf"{name}: returns (\S+) \.\. (\S+) of 1, ", out).groups())
             self.assertTrue(0 < least == most < 1, out)
 
+    @at_length
     @unittest.skipUnless(has("jax"), "JAX is missing (pip install jax)")
     def test_sessions(self):
         out, _ = self.run_example("gru_sessions.py", "--sessions", "30", "--length", "40", "--seeds", "2", "--steps", "20")
         losses = [[float(each) for each in pair] for pair in re.findall(r"loss (\S+) \.\. (\S+) of 2 seeds", out)]
         self.assertTrue(losses[-1][0] <= losses[-1][1] < losses[0][0], out)
 
+    @at_length
     @unittest.skipUnless(has("jax") and has("flax"), "JAX or Flax is missing (pip install jax flax)")
     def test_purejaxrl(self):
         """With a file in the place of PureJaxRL's, which has a cell of the same name: both cells give the same number."""
