@@ -231,7 +231,11 @@ static void weight_gradient(const cnn *n, int64_t i) {
   const void *dy = i == n->elements ? n->seed : output_gradient(n, i + 1), *x = bppsa_cnn_input(n, i);
   void *dw = bppsa_cnn_weight(n, layer, true), *db = bppsa_cnn_bias(n, layer, true);
   const bppsa_cnn_pass pass = bppsa_cnn_pass_of(n, layer, n->batch);
-  bppsa_cnn_pass_weight_gradient(&pass, dy, x, dw, db);
+  if (bppsa_cnn_is_affine(layer->about)) {
+    bppsa_cnn_graph_weight_gradient(n, i, dy);
+  } else {
+    bppsa_cnn_pass_weight_gradient(&pass, dy, x, dw, db);
+  }
   apply_mask(n, layer, true);
   bppsa_model_ready(&n->base, layer->weight, bppsa_cnn_parameters(layer->about));
 }
@@ -266,8 +270,8 @@ static bppsa_status fill_values(cnn *n, int64_t t) {
   const bool shared = layer->jt != NULL && bppsa_jacobian_shared(layer->jt);
   n->csr_values[t - 1] = (bppsa_csr_values){layer->values, shared ? 0 : n->patterns[t - 1]->nnz};
   const bppsa_cnn_pass pass = bppsa_cnn_pass_of(n, layer, n->batch);
-  if (layer->values != NULL && layer->about->node == BPPSA_CNN_MUL) {
-    bppsa_cnn_graph_fill_mul(n, t);
+  if (layer->values != NULL && bppsa_cnn_has_blocks(layer->about)) {
+    bppsa_cnn_graph_fill(n, t);
     return BPPSA_OK;
   }
   if (bppsa_op_is_scaled(&layer->about->op) && layer->values != NULL) {

@@ -266,11 +266,11 @@ static bool uses_values(const cnn *n, int64_t t) {
   if (bppsa_cnn_is_graph(&n->network)) {
     (void)bppsa_cnn_live_ones(&n->elements_made.live, &n->network, t, &own);
   }
-  return own && (about->node == BPPSA_CNN_MUL || !bppsa_op_is_identity(&about->op)) && (t > 1 || n->config.input_gradients);
+  return own && (bppsa_cnn_has_blocks(about) || !bppsa_op_is_identity(&about->op)) && (t > 1 || n->config.input_gradients);
 }
 
 static bool is_shared(const cnn_layer *layer) {
-  return layer->about->node != BPPSA_CNN_MUL && bppsa_op_shares_values(&layer->about->op);
+  return !bppsa_cnn_has_blocks(layer->about) && bppsa_op_shares_values(&layer->about->op);
 }
 
 /* Counts the entries of J_tᵀ's own operator, at most. */
@@ -278,7 +278,10 @@ static bppsa_status count_own(const cnn *n, int64_t t, int64_t *entries) {
   const cnn_layer *layer = &n->layers[t - 1];
   int64_t all;
   if (layer->about->node != BPPSA_CNN_OPERATOR) {
-    *entries = layer->about->node == BPPSA_CNN_MUL ? bppsa_cnn_input_count(&n->network, t - 1) * layer->out : 0;
+    *entries = 0;
+    for (int64_t k = 0; bppsa_cnn_has_blocks(layer->about) && k < bppsa_cnn_input_count(&n->network, t - 1); ++k) {
+      *entries += bppsa_cnn_block_entries(&n->network, t - 1, k);
+    }
     return BPPSA_OK;
   }
   return bppsa_cnn_count_entries(layer->about, layer->mask, &all, entries);

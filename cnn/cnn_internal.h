@@ -2,6 +2,7 @@
 #ifndef BPPSA_CNN_CNN_INTERNAL_H
 #define BPPSA_CNN_CNN_INTERNAL_H
 
+#include "cnn/blocks.h"
 #include "cnn/cnn.h"
 #include "cnn/conv.h"
 #include "cnn/live.h"
@@ -95,15 +96,17 @@ bppsa_status bppsa_cnn_count_entries(const bppsa_cnn_layer *layer, const uint8_t
 
 /* ---- a graph (graph.c): passes layer by layer, on a CPU ---- */
 
-/* The output of a layer that joins or splits tensors: add, mul, concat, slice. */
+/* The output of a layer that is no operator. */
 void bppsa_cnn_graph_forward(const cnn *n, int64_t i);
 /* BP: begins a pass, in which g_n, the gradient of the last tensor, is set already. */
 void bppsa_cnn_graph_begin(const cnn *n);
 /* BP: adds to the gradients of the tensors that layer t - 1 reads what comes from its output, tensor t. The gradient of the
  * network's input is left out unless it is wanted. */
 void bppsa_cnn_graph_backward(const cnn *n, int64_t t);
-/* A scan: the values of J_tᵀ of a mul, whose inputs each get the product of the others. */
-void bppsa_cnn_graph_fill_mul(const cnn *n, int64_t t);
+/* The gradients of weight and bias of layer i, a layer norm or a group norm, from dy, its output's. */
+void bppsa_cnn_graph_weight_gradient(const cnn *n, int64_t i, const void *dy);
+/* A scan: the values of J_tᵀ of a layer with blocks (cnn/blocks.h). */
+void bppsa_cnn_graph_fill(const cnn *n, int64_t t);
 /* The gradient of tensor t, [b][size] without gaps. After a scan it may be a copy, which the next call overwrites. */
 const void *bppsa_cnn_graph_gradient(const cnn *n, int64_t t);
 

@@ -8,9 +8,10 @@
 
 /* Weights and running variances 1, biases and running means 0. */
 static void init_norm(bppsa_model *model, const cnn_layer *layer) {
+  const bool statistics = layer->about->op.kind == BPPSA_OPERATOR_BATCHNORM2D;
   for (int64_t k = 0; k < bppsa_cnn_parameters(layer->about); ++k) {
     const bppsa_view *value = &model->parameters[layer->weight + k].value;
-    const bool variance = k + 1 == bppsa_cnn_parameters(layer->about), weight = layer->about->bias && k == 0;
+    const bool variance = statistics && k + 1 == bppsa_cnn_parameters(layer->about), weight = layer->about->bias && k == 0;
     for (int64_t c = 0; c < bppsa_view_count(value); ++c) {
       bppsa_view_set(value, c, variance || weight ? 1 : 0);
     }
@@ -22,7 +23,7 @@ bppsa_status bppsa_cnn_init(bppsa_model *model, uint64_t seed) {
   const cnn *n = (const cnn *)model;
   for (int64_t i = 0; i < n->network.count; ++i) {
     const cnn_layer *layer = &n->layers[i];
-    if (layer->about->op.kind == BPPSA_OPERATOR_BATCHNORM2D) {
+    if (layer->about->op.kind == BPPSA_OPERATOR_BATCHNORM2D || bppsa_cnn_is_affine(layer->about)) {
       init_norm(model, layer);
       continue;
     }

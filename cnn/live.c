@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "cnn/blocks.h"
 #include "core/base/alloc.h"
 
 /* ---- live sets ---- */
@@ -123,7 +124,7 @@ bppsa_cnn_part bppsa_cnn_part_of(const bppsa_cnn_network *network, int64_t i, in
 
 /* Has the layer entries of its own that are no ones, as mul has? */
 static bool has_entries(const bppsa_cnn_layer *layer) {
-  return layer->node == BPPSA_CNN_MUL || (layer->node == BPPSA_CNN_OPERATOR && !bppsa_op_is_identity(&layer->op));
+  return bppsa_cnn_has_blocks(layer) || (layer->node == BPPSA_CNN_OPERATOR && !bppsa_op_is_identity(&layer->op));
 }
 
 int64_t bppsa_cnn_live_ones(const bppsa_cnn_live *live, const bppsa_cnn_network *network, int64_t t, bool *own) {
@@ -158,6 +159,20 @@ static void put_ones(const ones_writer *to, int64_t row, int64_t col, int64_t co
   }
 }
 
+/* The ones of permute: each value of the input goes to one place of the output. */
+static void put_permuted(const ones_writer *to, const bppsa_cnn_layer *layer, int64_t row, int64_t col) {
+  const int64_t *in = layer->op.in;
+  int64_t strides[3];
+  bppsa_cnn_permuted(layer, strides);
+  for (int64_t c = 0; c < in[0]; ++c) {
+    for (int64_t h = 0; h < in[1]; ++h) {
+      for (int64_t w = 0; w < in[2]; ++w) {
+        put_ones(to, row++, col + c * strides[0] + h * strides[1] + w * strides[2], 1);
+      }
+    }
+  }
+}
+
 /* Goes through the ones of J_tᵀ. A value that stays live has a one in its own column of x_t. That column is in front of the new
  * tensor's columns, so its one is visited first, and the columns of a row are in order. */
 static void visit_ones(const bppsa_cnn_live *live, const bppsa_cnn_network *network, int64_t t, const ones_writer *to) {
@@ -171,7 +186,9 @@ static void visit_ones(const bppsa_cnn_live *live, const bppsa_cnn_network *netw
   for (int64_t k = 0; !has_entries(&network->layers[t - 1]) && k < bppsa_cnn_input_count(network, t - 1); ++k) {
     const bppsa_cnn_part part = bppsa_cnn_part_of(network, t - 1, k);
     const int64_t row = bppsa_cnn_live_offset(live, t - 1, part.tensor);
-    if (row >= 0) {
+    if (row >= 0 && network->layers[t - 1].node == BPPSA_CNN_PERMUTE) {
+      put_permuted(to, &network->layers[t - 1], row, output);
+    } else if (row >= 0) {
       put_ones(to, row + part.from, output + part.to, part.count);
     }
   }
@@ -217,25 +234,29 @@ static bppsa_status place_own(const bppsa_csr *own, int64_t row, int64_t col, bp
   return BPPSA_OK;
 }
 
-/* The diagonals of mul, one for each input that is live, in the order of the live set. */
-static bppsa_status place_diagonals(const bppsa_cnn_live *live, const bppsa_cnn_network *network, int64_t t, bppsa_csr *element) {
-  const int64_t size = bppsa_cnn_size(network, t), col = bppsa_cnn_live_offset(live, t, t), rows = element->rows;
+/* The blocks of the inputs that are live, in the order of the live set. */
+static bppsa_status place_blocks(const bppsa_cnn_live *live, const bppsa_cnn_network *network, int64_t t, bppsa_csr *element) {
+  const int64_t col = bppsa_cnn_live_offset(live, t, t);
   int64_t count = 0;
   for (int64_t k = 0; k < bppsa_cnn_input_count(network, t - 1); ++k) {
-    count += bppsa_cnn_live_offset(live, t - 1, bppsa_cnn_input_of(network, t - 1, k) + 1) >= 0;
+    const bool there = bppsa_cnn_live_offset(live, t - 1, bppsa_cnn_input_of(network, t - 1, k) + 1) >= 0;
+    count += there ? bppsa_cnn_block_entries(network, t - 1, k) : 0;
   }
-  BPPSA_TRY(bppsa_csr_create(rows, element->cols, count * size, element));
+  BPPSA_TRY(bppsa_csr_create(element->rows, element->cols, count, element));
   for (int64_t k = 0; k < bppsa_cnn_input_count(network, t - 1); ++k) {
-    const int64_t row = bppsa_cnn_live_offset(live, t - 1, bppsa_cnn_input_of(network, t - 1, k) + 1);
-    for (int64_t r = 0; row >= 0 && r < size; ++r) {
-      element->row_ptr[row + r + 1] = 1;
+    const int64_t tensor = bppsa_cnn_input_of(network, t - 1, k) + 1, row = bppsa_cnn_live_offset(live, t - 1, tensor);
+    for (int64_t r = 0; row >= 0 && r < bppsa_cnn_size(network, tensor); ++r) {
+      element->row_ptr[row + r + 1] = bppsa_cnn_block_row(network, t - 1, k, r, col, NULL);
     }
   }
-  for (int64_t r = 0; r < rows; ++r) {
+  for (int64_t r = 0; r < element->rows; ++r) {
     element->row_ptr[r + 1] += element->row_ptr[r];
   }
-  for (int64_t p = 0; p < element->nnz; ++p) {
-    element->col[p] = (int32_t)(col + p % size);
+  for (int64_t k = 0; k < bppsa_cnn_input_count(network, t - 1); ++k) {
+    const int64_t tensor = bppsa_cnn_input_of(network, t - 1, k) + 1, row = bppsa_cnn_live_offset(live, t - 1, tensor);
+    for (int64_t r = 0; row >= 0 && r < bppsa_cnn_size(network, tensor); ++r) {
+      (void)bppsa_cnn_block_row(network, t - 1, k, r, col, element->col + element->row_ptr[row + r]);
+    }
   }
   return BPPSA_OK;
 }
@@ -244,8 +265,8 @@ static bppsa_status place_entries(const bppsa_cnn_live *live, const bppsa_cnn_ne
                                   bppsa_csr *element) {
   const bppsa_cnn_layer *layer = &network->layers[t - 1];
   const int64_t row = bppsa_cnn_live_offset(live, t - 1, bppsa_cnn_input_of(network, t - 1, 0) + 1);
-  if (layer->node == BPPSA_CNN_MUL) {
-    return place_diagonals(live, network, t, element);
+  if (bppsa_cnn_has_blocks(layer)) {
+    return place_blocks(live, network, t, element);
   }
   return has_entries(layer) && row >= 0 ? place_own(own, row, bppsa_cnn_live_offset(live, t, t), element)
                                         : bppsa_csr_create(element->rows, element->cols, 0, element);

@@ -8,8 +8,9 @@
  *            beside an identity for each tensor that lives on
  *
  * A tensor that lives on although the layer reads it has both in its rows. Identities are ones beside the entries (jacobian/csr.h):
- * they are not stored as values, not multiplied, and no FLOPs. add, concat, slice and flatten have nothing but ones, mul has a
- * diagonal for each input. In a chain every live set is one tensor, and J_tᵀ is the operator's own.
+ * they are not stored as values, not multiplied, and no FLOPs. add, concat, slice, reshape, permute and flatten have nothing but
+ * ones, mul has a diagonal for each input, and a normalisation is two layers with a block for each input. In a chain
+ * every live set is one tensor, and J_tᵀ is the operator's own.
  *
  * Tensor 0 is the network's input and tensor i + 1 the output of layer i. The input is in x_0; in later live sets only if its
  * gradient is wanted.
@@ -58,7 +59,7 @@ typedef struct {
 
 /* Makes the live sets; the patterns are still NULL. Errors of bppsa_cnn_live_create. */
 bppsa_status bppsa_cnn_elements_create(const bppsa_cnn_network *network, bool input, bppsa_cnn_elements *elements);
-/* Sets the pattern of J_tᵀ, t >= 1. own: that of the operator, borrowed; NULL where the layer is add, mul, concat or slice. A
+/* Sets the pattern of J_tᵀ, t >= 1. own: that of the operator, borrowed; NULL where the layer is no operator. A
  * pattern known by its structure alone stays so. Values of J_tᵀ are in the order of own's. ERR_MEMORY. */
 bppsa_status bppsa_cnn_elements_set(const bppsa_cnn_network *network, int64_t t, const bppsa_csr *own,
                                     bppsa_cnn_elements *elements);

@@ -1,8 +1,8 @@
 /* Convolutional networks as data: a chain or a graph of the operators of jacobian/op.h, on images [C][H][W].
  *
- * In a graph a layer may read any other layer's output, and an output may be read by several layers; four further operators join
- * and split tensors. The layers are kept in an order in which each comes behind those that it reads: the first such order by the
- * file's own. A graph is then a chain of live sets: of the tensors that later layers read.
+ * In a graph a layer may read any other layer's output, and an output may be read by several layers; further operators join,
+ * split, reorder and normalise tensors. The layers are kept in an order in which each comes behind those that it reads: the first
+ * such order by the file's own. A graph is then a chain of live sets: of the tensors that later layers read.
  *
  * The last operator is linear: the head, which gives the scan its seed and is no element of it. Each operator in front of it is one
  * element (BPPSA §3.5, 4.3): with the seed LeNet-5 has 11 elements, VGG-11 22.
@@ -34,13 +34,25 @@
  *              the statistics NAME.running_mean and NAME.running_var, which have no gradient
  *   p          dropout: the share that is left out while a network is trained; default 0.5
  *
- * and in a graph
+ * conv1d is conv2d on [C, 1, L]: kernel, stride and dilation are one number, padding is one or [left, right], and NAME.weight is
+ * [out, in / groups, kernel], as PyTorch's Conv1d has it. And in a graph
  *
- *   op         add, mul (of two or more inputs of one shape), concat (of channels; two or more inputs), slice (of channels)
+ *   op         add (of two or more inputs of one shape), mul (likewise, but an input's extent may be 1 where another's is not: its
+ *              values are repeated), concat (of channels; two or more inputs), slice (of channels), reshape, permute (of axes),
+ *              softmax, layernorm, groupnorm
  *   inputs     all operators: the names of the layers that it reads, ["NAME", ..]; "input" is the network's own input; default: the
  *              layer before it in the file. Operators other than add, mul and concat read one
  *   first      slice: the first channel that it takes; default 0
  *   out        slice: how many channels it takes
+ *   shape      reshape: [C, H, W] of the output, of as many values. layernorm: the extents of the last axes, over which it
+ *              normalises, as PyTorch's normalized_shape; extents of 1 count for nothing
+ *   order      permute: which axis of the input each axis of the output is, [2, 0, 1]: C is the input's W
+ *   axis       softmax: 0, 1 or 2 for C, H or W
+ *   groups     groupnorm: how many groups the channels are in
+ *   eps, affine  layernorm, groupnorm: as of batchnorm2d. Parameters are NAME.weight and NAME.bias, [shape] or [C]
+ *
+ * softmax, layernorm and groupnorm become two layers, the sums of their groups, called NAME.sums, and NAME, which reads the same
+ * input and these sums: so that scans and counts keep the diagonal and the matrix of low rank that their Jacobian is made of.
  *
  * Any other member is refused, and so is one that the operator does not have. A linear operator takes all of [C][H][W] in that
  * order; it needs no flatten in front of it.
@@ -64,9 +76,15 @@ enum { BPPSA_CNN_PARAMETERS = 4 }; /* the most parameters of a layer */
 typedef enum {
   BPPSA_CNN_OPERATOR = 0, /* `op` says which */
   BPPSA_CNN_ADD,          /* y = x_1 + x_2 + .. */
-  BPPSA_CNN_MUL,          /* y = x_1 x_2 .., value by value */
+  BPPSA_CNN_MUL,          /* y = x_1 x_2 .., value by value; an extent of 1 is repeated */
   BPPSA_CNN_CONCAT,       /* the channels of x_1, then those of x_2, .. */
   BPPSA_CNN_SLICE,        /* channels first .. first + C' - 1 of x */
+  BPPSA_CNN_RESHAPE,      /* the values of x in their order, with another shape */
+  BPPSA_CNN_PERMUTE,      /* axis i of y is axis order[i] of x */
+  BPPSA_CNN_SUMS,         /* two numbers of each group of x, for the following three, which read x and these */
+  BPPSA_CNN_SOFTMAX,      /* y = e^x / Σ e^x along an axis */
+  BPPSA_CNN_LAYERNORM,    /* y = w (x - m) / sqrt(v + epsilon) + b, m and v of the last axes, w and b of their positions */
+  BPPSA_CNN_GROUPNORM,    /* the same with m and v of a group of channels, w and b of a channel */
   BPPSA_CNN_NODES
 } bppsa_cnn_node;
 
@@ -75,9 +93,14 @@ typedef struct {
   char prefix[BPPSA_CNN_NAME]; /* of its parameters' names, as in PyTorch: "features.0" in VGG-11 */
   bppsa_op op;                 /* with the shape of its input */
   int64_t out[3];              /* shape of its output */
-  bool bias;                   /* conv2d, linear: a bias; batchnorm2d: a weight and a bias */
+  bool bias;                   /* conv2d, linear: a bias; norms: a weight and a bias */
+  bool line;                   /* conv2d: called conv1d, with a kernel of one extent */
   bppsa_cnn_node node;         /* if it is no operator, op is flatten, with the shape of its first input */
+  bppsa_cnn_node of;           /* sums: what reads them */
   int64_t first;               /* slice */
+  int64_t order[3];            /* permute */
+  int64_t axis;                /* softmax, and its sums */
+  int64_t extents, shape[3];   /* reshape, layernorm: the extents in the file and their number; groupnorm: its weight's, [C] */
 } bppsa_cnn_layer;
 
 typedef struct {
@@ -136,8 +159,12 @@ static inline int64_t bppsa_cnn_input_count(const bppsa_cnn_network *network, in
 static inline int64_t bppsa_cnn_input_of(const bppsa_cnn_network *network, int64_t i, int64_t k) {
   return bppsa_cnn_is_graph(network) ? network->inputs[network->input_ptr[i] + k] : i - 1;
 }
-/* The shape of the layer's weight, as in PyTorch: conv2d [Co][Ci / groups][kh][kw], linear [Co][Ci]. Returns the number of
- * extents. */
+/* Do weights and biases scale what a layer norm or a group norm gives? */
+static inline bool bppsa_cnn_is_affine(const bppsa_cnn_layer *layer) {
+  return (layer->node == BPPSA_CNN_LAYERNORM || layer->node == BPPSA_CNN_GROUPNORM) && layer->bias;
+}
+/* The shape of the layer's weight, as in PyTorch: conv2d [Co][Ci / groups][kh][kw], conv1d [Co][Ci / groups][k], linear [Co][Ci].
+ * Returns the number of extents. */
 int32_t bppsa_cnn_weight_shape(const bppsa_cnn_layer *layer, int64_t shape[4]);
 
 /* The number of a layer's parameters: weight and bias; of a batch norm also running_mean and running_var. */

@@ -6,6 +6,8 @@
 
 /* Makes room for `layers` layers in an empty network. */
 bppsa_status bppsa_cnn_network_reserve(int64_t layers, bppsa_cnn_network *network);
+/* Sets the output's shape of a layer that is an operator, from op.in. Errors of bppsa_op_shape. */
+bppsa_status bppsa_cnn_operator_shape(bppsa_cnn_layer *layer);
 /* Appends a layer whose input is the output of the network so far; sets the shapes of its input and output. Errors of
  * bppsa_op_shape. */
 bppsa_status bppsa_cnn_network_add(bppsa_cnn_network *network, bppsa_cnn_layer *layer);
@@ -17,7 +19,17 @@ typedef struct {
   int64_t input_count;
 } bppsa_cnn_entry;
 
-/* Puts the entries of a file in order, gives every layer the shapes of its inputs, and appends them to an empty network with room.
+/* Sets the shape of a layer that joins, splits, reorders or normalises tensors, whose inputs are in the network already; op.in is
+ * the first one's shape. ERR_SHAPE, ERR_FORMAT, ERR_ARGUMENT: inputs or attributes that do not fit. */
+bppsa_status bppsa_cnn_node_shape(const bppsa_cnn_network *network, int64_t i, bppsa_cnn_layer *layer);
+/* Makes two entries of every normalisation: its sums, called NAME.sums, in front of it, and itself, which reads them behind its
+ * input. *made, of *total entries, is NULL where there is none; free it with bppsa_cnn_entries_free. ERR_FORMAT: a name that is too
+ * long for this or taken, or more layers than networks have; ERR_MEMORY. */
+bppsa_status bppsa_cnn_entries_expand(const char *where, int64_t count, const bppsa_cnn_entry *entries, int64_t *total,
+                                      bppsa_cnn_entry **made);
+void bppsa_cnn_entries_free(int64_t count, bppsa_cnn_entry *entries); /* NULL is legal */
+
+/* Puts the entries of a file in order, gives every layer the shapes of its inputs, and makes them the layers of an empty network.
  * The last entry is the head. Messages begin with "WHERE: layer 'NAME'". ERR_FORMAT, ERR_SHAPE, ERR_ARGUMENT, ERR_MEMORY as
  * bppsa_cnn_network_load has them. */
 bppsa_status bppsa_cnn_network_order(const char *where, int64_t count, const bppsa_cnn_entry *entries,

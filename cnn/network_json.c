@@ -8,7 +8,7 @@
 #include "core/files/json.h"
 
 /* The operators that have a member, one bit each. */
-#define OF(kind) (1u << BPPSA_OPERATOR_##kind)
+#define OF(kind) (UINT64_C(1) << BPPSA_OPERATOR_##kind)
 #define WEIGHTED (OF(CONV2D) | OF(LINEAR))
 #define POOLS (OF(MAXPOOL2D) | OF(AVGPOOL2D))
 #define WINDOWS (OF(CONV2D) | POOLS)
@@ -16,12 +16,15 @@
 #define NETWORKS                                                                                                                 \
   (WEIGHTED | POOLS | OF(RELU) | OF(LEAKY_RELU) | OF(TANH) | OF(SIGMOID) | OF(FLATTEN) | ACTIVATIONS | OF(ADAPTIVE_AVGPOOL2D) |  \
    OF(GLOBAL_AVGPOOL) | OF(BATCHNORM2D) | OF(DROPOUT))
-/* Behind the operators, those that only graphs have. */
-enum { NODES = BPPSA_OPERATOR_COUNT, WORDS = NODES + BPPSA_CNN_NODES };
-_Static_assert(WORDS <= 32, "a set of operators is an unsigned number of 32 bits");
-#define NODE(kind) (1u << (NODES + BPPSA_CNN_##kind))
+/* Behind the operators, those that only graphs have, and a second word for a convolution. */
+enum { NODES = BPPSA_OPERATOR_COUNT, LINE = NODES + BPPSA_CNN_NODES, WORDS };
+_Static_assert(WORDS <= 64, "a set of operators is an unsigned number of 64 bits");
+#define NODE(kind) (UINT64_C(1) << (NODES + BPPSA_CNN_##kind))
+#define CONV1D (UINT64_C(1) << LINE)
+#define CONVS (OF(CONV2D) | CONV1D)
 #define JOINS (NODE(ADD) | NODE(MUL) | NODE(CONCAT))
-#define ALL (NETWORKS | JOINS | NODE(SLICE))
+#define NORMS (NODE(LAYERNORM) | NODE(GROUPNORM))
+#define ALL (NETWORKS | JOINS | NODE(SLICE) | NODE(RESHAPE) | NODE(PERMUTE) | NODE(SOFTMAX) | NORMS | CONV1D)
 
 /* Reads one member into the layer; false if its type is wrong. */
 typedef bool (*read_fn)(const json_t *value, bppsa_cnn_layer *layer);
@@ -131,6 +134,49 @@ static bool check_inputs(const json_t *value, bppsa_cnn_layer *layer) {
   return json_array_size(value) > 0; /* 0 if it is no array */
 }
 
+/* ---- conv1d: along the width, which its input alone has ---- */
+
+static bool read_line(const json_t *value, int64_t pair[2]) {
+  pair[0] = 1;
+  return read_integer(value, &pair[1]);
+}
+
+static bool read_line_kernel(const json_t *value, bppsa_cnn_layer *layer) {
+  return read_line(value, layer->op.kernel);
+}
+
+static bool read_line_stride(const json_t *value, bppsa_cnn_layer *layer) {
+  return read_line(value, layer->op.stride);
+}
+
+static bool read_line_dilation(const json_t *value, bppsa_cnn_layer *layer) {
+  return read_line(value, layer->op.dilation);
+}
+
+static bool read_line_padding(const json_t *value, bppsa_cnn_layer *layer) {
+  return read_pair(value, layer->op.padding + 2); /* left and right */
+}
+
+/* ---- layers that reorder or normalise ---- */
+
+static bool read_shape(const json_t *value, bppsa_cnn_layer *layer) {
+  layer->extents = 3;
+  return read_numbers(value, 3, layer->shape);
+}
+
+static bool read_ending(const json_t *value, bppsa_cnn_layer *layer) {
+  layer->extents = (int64_t)json_array_size(value); /* 0 if it is no array */
+  return layer->extents >= 1 && layer->extents <= 3 && read_numbers(value, layer->extents, layer->shape);
+}
+
+static bool read_order(const json_t *value, bppsa_cnn_layer *layer) {
+  return read_numbers(value, 3, layer->order);
+}
+
+static bool read_axis(const json_t *value, bppsa_cnn_layer *layer) {
+  return read_integer(value, &layer->axis);
+}
+
 static bool read_slope(const json_t *value, bppsa_cnn_layer *layer) {
   return read_real(value, &layer->op.slope);
 }
@@ -156,28 +202,36 @@ static bool read_approximate(const json_t *value, bppsa_cnn_layer *layer) {
 
 static const struct {
   const char *name;
-  unsigned of, needed; /* operators that have the member, and those that must have it */
+  uint64_t of, needed; /* operators that have the member, and those that must have it */
   const char *expected;
   read_fn read; /* NULL: it is read before the others */
 } members[] = {
     {"name", ALL, ALL, "a text", NULL},
     {"op", ALL, ALL, "a text", NULL},
     {"inputs", ALL, JOINS, "a list of layers' names", check_inputs},
-    {"out", WEIGHTED | NODE(SLICE), WEIGHTED | NODE(SLICE), "a whole number", read_out},
+    {"out", WEIGHTED | CONV1D | NODE(SLICE), WEIGHTED | CONV1D | NODE(SLICE), "a whole number", read_out},
     {"first", NODE(SLICE), 0, "a whole number", read_first},
     {"kernel", WINDOWS, WINDOWS, "a whole number, or two, [height, width]", read_kernel},
     {"stride", WINDOWS, 0, "a whole number, or two, [height, width]", read_stride},
     {"padding", WINDOWS, 0, "a whole number, two, [height, width], or four, [top, bottom, left, right]", read_padding},
     {"dilation", OF(CONV2D) | OF(MAXPOOL2D), 0, "a whole number, or two, [height, width]", read_dilation},
-    {"groups", OF(CONV2D), 0, "a whole number", read_groups},
-    {"bias", WEIGHTED, 0, "true or false", read_bias},
+    {"kernel", CONV1D, CONV1D, "a whole number", read_line_kernel},
+    {"stride", CONV1D, 0, "a whole number", read_line_stride},
+    {"padding", CONV1D, 0, "a whole number, or two, [left, right]", read_line_padding},
+    {"dilation", CONV1D, 0, "a whole number", read_line_dilation},
+    {"groups", CONVS | NODE(GROUPNORM), NODE(GROUPNORM), "a whole number", read_groups},
+    {"bias", WEIGHTED | CONV1D, 0, "true or false", read_bias},
     {"ceil_mode", POOLS, 0, "true or false", read_ceil_mode},
     {"exclude_pad", OF(AVGPOOL2D), 0, "true or false", read_exclude_pad},
     {"slope", OF(LEAKY_RELU), 0, "a number", read_slope},
     {"size", OF(ADAPTIVE_AVGPOOL2D), OF(ADAPTIVE_AVGPOOL2D), "a whole number, or two, [height, width]", read_size},
-    {"eps", OF(BATCHNORM2D), 0, "a number", read_eps},
+    {"shape", NODE(RESHAPE), NODE(RESHAPE), "three whole numbers, [C, H, W]", read_shape},
+    {"shape", NODE(LAYERNORM), NODE(LAYERNORM), "a list of one to three whole numbers", read_ending},
+    {"order", NODE(PERMUTE), NODE(PERMUTE), "three whole numbers, the input's axes in their new order", read_order},
+    {"axis", NODE(SOFTMAX), NODE(SOFTMAX), "a whole number", read_axis},
+    {"eps", OF(BATCHNORM2D) | NORMS, 0, "a number", read_eps},
     {"momentum", OF(BATCHNORM2D), 0, "a number", read_momentum},
-    {"affine", OF(BATCHNORM2D), 0, "true or false", read_bias},
+    {"affine", OF(BATCHNORM2D) | NORMS, 0, "true or false", read_bias},
     {"p", OF(DROPOUT), 0, "a number", read_p},
     {"approximate", OF(GELU), 0, "\"none\" or \"tanh\"", read_approximate},
 };
@@ -203,14 +257,24 @@ static bppsa_status fail_unknown(const char *key, const char *of, const char *co
                     bppsa_suggestion(key, known, meant, sizeof meant));
 }
 
-/* The number of a layer's operator in the sets above, and the word for a number. */
+/* The number of a layer's operator in the sets above. */
 static int number_of(const bppsa_cnn_layer *layer) {
-  return layer->node == BPPSA_CNN_OPERATOR ? (int)layer->op.kind : NODES + (int)layer->node;
+  return layer->node != BPPSA_CNN_OPERATOR ? NODES + (int)layer->node : layer->line ? LINE : (int)layer->op.kind;
+}
+
+/* A layer of this number, with the defaults of its members. */
+static bppsa_cnn_layer layer_of(int number) {
+  const bppsa_operator kind = number < NODES   ? (bppsa_operator)number
+                              : number == LINE ? BPPSA_OPERATOR_CONV2D
+                                               : BPPSA_OPERATOR_FLATTEN;
+  return (bppsa_cnn_layer){.op = bppsa_op_default(kind),
+                           .line = number == LINE,
+                           .node = number < NODES || number == LINE ? BPPSA_CNN_OPERATOR : (bppsa_cnn_node)(number - NODES),
+                           .bias = ((WEIGHTED | CONV1D | OF(BATCHNORM2D) | NORMS) >> number & 1u) != 0};
 }
 
 static const char *word_of(int number) {
-  const bppsa_cnn_layer layer = {.node = number < NODES ? BPPSA_CNN_OPERATOR : (bppsa_cnn_node)(number - NODES),
-                                 .op.kind = number < NODES ? (bppsa_operator)number : BPPSA_OPERATOR_FLATTEN};
+  const bppsa_cnn_layer layer = layer_of(number);
   return bppsa_cnn_layer_word(&layer);
 }
 
@@ -243,7 +307,8 @@ static bppsa_status read_members(json_t *object, bppsa_cnn_layer *layer) {
   BPPSA_TRY(check_members(object, kind));
   for (size_t m = 0; m < MEMBERS; ++m) {
     const json_t *value = json_object_get(object, members[m].name);
-    if (members[m].read == NULL || (value == NULL && (members[m].needed >> kind & 1u) == 0)) {
+    const bool absent = value == NULL && (members[m].needed >> kind & 1u) == 0;
+    if (members[m].read == NULL || (members[m].of >> kind & 1u) == 0 || absent) {
       continue;
     }
     if (value == NULL || !members[m].read(value, layer)) {
@@ -286,9 +351,10 @@ static bppsa_status read_operator(json_t *object, bppsa_cnn_layer *layer) {
   if (kind == WORDS) {
     return fail_operator(word);
   }
-  layer->node = kind < NODES ? BPPSA_CNN_OPERATOR : (bppsa_cnn_node)(kind - NODES);
-  layer->op = bppsa_op_default(kind < NODES ? (bppsa_operator)kind : BPPSA_OPERATOR_FLATTEN);
-  layer->bias = bppsa_cnn_has_weights(layer) || layer->op.kind == BPPSA_OPERATOR_BATCHNORM2D;
+  const bppsa_cnn_layer named = *layer;
+  *layer = layer_of(kind);
+  memcpy(layer->name, named.name, sizeof layer->name);
+  memcpy(layer->prefix, named.prefix, sizeof layer->prefix);
   return read_members(object, layer);
 }
 
@@ -427,7 +493,7 @@ static bppsa_status read_root(const char *where, json_t *root, bppsa_cnn_network
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"layers\": %s, expected a list of 1 to %d", where, bppsa_json_found(*layers, found),
                       BPPSA_CNN_MOST_LAYERS);
   }
-  return bppsa_cnn_network_reserve((int64_t)count, network);
+  return BPPSA_OK;
 }
 
 static bppsa_status read_network(const char *where, json_t *root, bppsa_cnn_network *network) {

@@ -1,5 +1,4 @@
-/* The order of a graph's layers, and the shapes of their inputs. */
-#include <stdio.h>
+/* The order of a graph's layers. */
 #include <string.h>
 
 #include "cnn/network_internal.h"
@@ -14,8 +13,13 @@ typedef struct {
   int32_t *place; /* the reverse: where a layer of the file went; -1: not yet */
 } ordering;
 
+/* The name of the layer in the file: the sums of a normalisation have that of the layer that reads them. */
+static const char *name_of(const bppsa_cnn_entry *entry) {
+  return entry[entry->layer.node == BPPSA_CNN_SUMS ? 1 : 0].layer.name;
+}
+
 static bppsa_status fail_layer(const ordering *o, int64_t i, bppsa_status status) {
-  return bppsa_fail_prefix(status, "%s: layer '%s'", o->where, o->entries[i].layer.name);
+  return bppsa_fail_prefix(status, "%s: layer '%s'", o->where, name_of(&o->entries[i]));
 }
 
 /* ---- chains ---- */
@@ -93,7 +97,7 @@ static bppsa_status fail_circle(const ordering *o) {
   }
   return fail_layer(o, at,
                     bppsa_fail(BPPSA_ERR_FORMAT, "its inputs lead back to it by '%s', expected layers without a circle",
-                               o->entries[waits_for(o, at)].layer.name));
+                               name_of(&o->entries[waits_for(o, at)])));
 }
 
 /* Takes, again and again, the first layer of the file whose inputs are all in order. */
@@ -115,74 +119,15 @@ static bppsa_status sort_layers(ordering *o) {
   return BPPSA_OK;
 }
 
-/* ---- shapes ---- */
-
-static const char *name_of(const bppsa_cnn_network *network, int64_t layer) {
-  return layer < 0 ? "input" : network->layers[layer].name;
-}
-
-static const int64_t *shape_of(const bppsa_cnn_network *network, int64_t layer) {
-  return layer < 0 ? network->in : network->layers[layer].out;
-}
-
-/* Do the inputs of layer i agree, in channels too unless they are concatenated? */
-static bppsa_status check_inputs(const bppsa_cnn_network *network, int64_t i, const bppsa_cnn_layer *layer) {
-  const int64_t first = bppsa_cnn_input_of(network, i, 0), *expected = shape_of(network, first);
-  for (int64_t k = 1; k < bppsa_cnn_input_count(network, i); ++k) {
-    const int64_t input = bppsa_cnn_input_of(network, i, k), *shape = shape_of(network, input);
-    const bool channels = layer->node == BPPSA_CNN_CONCAT || shape[0] == expected[0];
-    if (!channels || shape[1] != expected[1] || shape[2] != expected[2]) {
-      char one[BPPSA_SHAPE_TEXT], other[BPPSA_SHAPE_TEXT];
-      return bppsa_fail(BPPSA_ERR_SHAPE, "%s: inputs '%s' of %s and '%s' of %s, expected %s", bppsa_cnn_layer_word(layer),
-                        name_of(network, first), bppsa_shape_text(3, expected, one, sizeof one), name_of(network, input),
-                        bppsa_shape_text(3, shape, other, sizeof other),
-                        layer->node == BPPSA_CNN_CONCAT ? "images of equal height and width" : "equal shapes");
-    }
-    for (int64_t before = 0; layer->node != BPPSA_CNN_CONCAT && before < k; ++before) {
-      if (bppsa_cnn_input_of(network, i, before) == input) {
-        return bppsa_fail(BPPSA_ERR_FORMAT, "%s: input '%s' twice, expected different ones", bppsa_cnn_layer_word(layer),
-                          name_of(network, input));
-      }
-    }
-  }
-  return BPPSA_OK;
-}
-
-/* Sets the channels of the output; op.in is the shape of the first input. */
-static bppsa_status set_channels(const bppsa_cnn_network *network, int64_t i, bppsa_cnn_layer *layer) {
-  const int64_t *in = layer->op.in;
-  memcpy(layer->out, in, sizeof layer->out);
-  if (layer->node == BPPSA_CNN_CONCAT) {
-    layer->out[0] = 0;
-    for (int64_t k = 0; k < bppsa_cnn_input_count(network, i); ++k) { /* at most 2^31 inputs of 2^31 channels */
-      layer->out[0] += shape_of(network, bppsa_cnn_input_of(network, i, k))[0];
-    }
-  } else if (layer->node == BPPSA_CNN_SLICE) {
-    layer->out[0] = layer->op.out_channels;
-    if (layer->first < 0 || layer->out[0] < 1 || layer->first > in[0] || layer->out[0] > in[0] - layer->first) {
-      return bppsa_fail(BPPSA_ERR_ARGUMENT, "slice: %lld channels from channel %lld on, expected some of the input's %lld",
-                        (long long)layer->out[0], (long long)layer->first, (long long)in[0]);
-    }
-  }
-  bppsa_op whole = bppsa_op_default(BPPSA_OPERATOR_RELU); /* checks the number of values */
-  int64_t shape[3];
-  memcpy(whole.in, layer->out, sizeof whole.in);
-  return bppsa_op_shape(&whole, shape) == BPPSA_OK
-             ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_SHAPE, "%s: more than 2147483647 values", bppsa_cnn_layer_word(layer));
-}
+/* ---- layers ---- */
 
 /* Appends a layer whose inputs are there already. */
 static bppsa_status add_layer(bppsa_cnn_network *network, const bppsa_cnn_layer *from) {
   bppsa_cnn_layer layer = *from;
   const int64_t i = network->count;
-  memcpy(layer.op.in, shape_of(network, bppsa_cnn_input_of(network, i, 0)), sizeof layer.op.in);
-  if (layer.node == BPPSA_CNN_OPERATOR) {
-    BPPSA_TRY(bppsa_op_shape(&layer.op, layer.out));
-  } else {
-    BPPSA_TRY(check_inputs(network, i, &layer));
-    BPPSA_TRY(set_channels(network, i, &layer));
-  }
+  const int64_t input = bppsa_cnn_input_of(network, i, 0);
+  memcpy(layer.op.in, input < 0 ? network->in : network->layers[input].out, sizeof layer.op.in);
+  BPPSA_TRY(layer.node == BPPSA_CNN_OPERATOR ? bppsa_cnn_operator_shape(&layer) : bppsa_cnn_node_shape(network, i, &layer));
   network->layers[network->count++] = layer;
   return BPPSA_OK;
 }
@@ -210,19 +155,29 @@ static bppsa_status add_graph(const ordering *o, bppsa_cnn_network *network) {
   return BPPSA_OK;
 }
 
+static bppsa_status order_entries(ordering *o, bppsa_cnn_network *network) {
+  if (is_chain(o->count, o->entries)) {
+    return add_chain(o, network);
+  }
+  o->order = bppsa_calloc(o->count, sizeof *o->order);
+  o->place = bppsa_calloc(o->count, sizeof *o->place);
+  bppsa_status status = o->order == NULL || o->place == NULL ? BPPSA_ERR_MEMORY : check_readers(o);
+  status = status == BPPSA_OK ? sort_layers(o) : status;
+  status = status == BPPSA_OK ? add_graph(o, network) : status;
+  bppsa_free(o->order);
+  bppsa_free(o->place);
+  return status;
+}
+
 bppsa_status bppsa_cnn_network_order(const char *where, int64_t count, const bppsa_cnn_entry *entries,
                                      bppsa_cnn_network *network) {
-  ordering o = {.where = where, .count = count, .entries = entries};
-  if (is_chain(count, entries)) {
-    return add_chain(&o, network);
-  }
-  o.order = bppsa_calloc(count, sizeof *o.order);
-  o.place = bppsa_calloc(count, sizeof *o.place);
-  bppsa_status status = o.order == NULL || o.place == NULL ? BPPSA_ERR_MEMORY : check_readers(&o);
-  status = status == BPPSA_OK ? sort_layers(&o) : status;
-  status = status == BPPSA_OK ? add_graph(&o, network) : status;
-  bppsa_free(o.order);
-  bppsa_free(o.place);
+  bppsa_cnn_entry *expanded = NULL;
+  int64_t total = count;
+  BPPSA_TRY(bppsa_cnn_entries_expand(where, count, entries, &total, &expanded));
+  ordering o = {.where = where, .count = total, .entries = expanded != NULL ? expanded : entries};
+  bppsa_status status = bppsa_cnn_network_reserve(total, network);
+  status = status == BPPSA_OK ? order_entries(&o, network) : status;
+  bppsa_cnn_entries_free(total, expanded);
   return status;
 }
 

@@ -1,5 +1,6 @@
 #include "cnn/work.h"
 
+#include "cnn/blocks.h"
 #include "cnn/live.h"
 #include "core/base/alloc.h"
 #include "jacobian/jacobian.h"
@@ -10,6 +11,7 @@ double bppsa_cnn_flops_besides(const bppsa_cnn_network *network, const bppsa_csr
     const bppsa_cnn_layer *layer = &network->layers[i];
     const bool weights = layer->op.kind != BPPSA_OPERATOR_BATCHNORM2D || layer->bias;
     flops += weights && own[i] != NULL ? (double)bppsa_op_weight_flops(&layer->op, own[i]->nnz) : 0;
+    flops += bppsa_cnn_is_affine(layer) ? 2 * (double)bppsa_cnn_size(network, i + 1) : 0;
   }
   return flops;
 }
@@ -82,21 +84,34 @@ double bppsa_cnn_forward_flops(const bppsa_cnn_network *network, int64_t i) {
   const bppsa_cnn_layer *layer = &network->layers[i];
   const bppsa_op *op = &layer->op;
   const double out = (double)bppsa_cnn_size(network, i + 1), taps = (double)op->kernel[0] * (double)op->kernel[1];
-  if (layer->node != BPPSA_CNN_OPERATOR) {
-    const bool joins = layer->node == BPPSA_CNN_ADD || layer->node == BPPSA_CNN_MUL;
-    return joins ? (double)(bppsa_cnn_input_count(network, i) - 1) * out : 0;
+  const double in = (double)op->in[0] * (double)op->in[1] * (double)op->in[2];
+  switch (layer->node) {
+  case BPPSA_CNN_OPERATOR:
+    break;
+  case BPPSA_CNN_ADD:
+  case BPPSA_CNN_MUL:
+    return (double)(bppsa_cnn_input_count(network, i) - 1) * out;
+  case BPPSA_CNN_SUMS:
+    return (layer->of == BPPSA_CNN_SOFTMAX ? 2 : 4) * in;
+  case BPPSA_CNN_SOFTMAX:
+    return 2 * out;
+  case BPPSA_CNN_LAYERNORM:
+  case BPPSA_CNN_GROUPNORM:
+    return (layer->bias ? 4 : 2) * out;
+  default: /* values that only move */
+    return 0;
   }
   switch (op->kind) {
   case BPPSA_OPERATOR_CONV2D:
     return 2 * out * taps * (double)(op->in[0] / op->groups);
   case BPPSA_OPERATOR_LINEAR:
-    return 2 * out * (double)op->in[0] * (double)op->in[1] * (double)op->in[2];
+    return 2 * out * in;
   case BPPSA_OPERATOR_MAXPOOL2D:
   case BPPSA_OPERATOR_AVGPOOL2D:
     return out * taps;
   case BPPSA_OPERATOR_ADAPTIVE_AVGPOOL2D:
   case BPPSA_OPERATOR_GLOBAL_AVGPOOL:
-    return (double)op->in[0] * (double)op->in[1] * (double)op->in[2];
+    return in;
   case BPPSA_OPERATOR_BATCHNORM2D:
     return 2 * out;
   default:
@@ -132,8 +147,8 @@ static double backward_entries(const bppsa_cnn_network *network, int64_t i, bool
     return bppsa_op_is_identity(&layer->op) || (bppsa_cnn_input_of(network, i, 0) < 0 && !input) ? 0 : entries;
   }
   double sum = 0;
-  for (int64_t k = 0; layer->node == BPPSA_CNN_MUL && k < bppsa_cnn_input_count(network, i); ++k) {
-    sum += bppsa_cnn_input_of(network, i, k) >= 0 || input ? (double)bppsa_cnn_size(network, i + 1) : 0;
+  for (int64_t k = 0; bppsa_cnn_has_blocks(layer) && k < bppsa_cnn_input_count(network, i); ++k) {
+    sum += bppsa_cnn_input_of(network, i, k) >= 0 || input ? (double)bppsa_cnn_block_entries(network, i, k) : 0;
   }
   return sum;
 }
@@ -162,7 +177,9 @@ bppsa_status bppsa_cnn_count_layer(const bppsa_cnn_network *network, int64_t i, 
     made.flops[BPPSA_CNN_FORWARD][k] = weights ? 2 * entries[k] : forward;
     made.flops[BPPSA_CNN_TO_INPUT][k] = 2 * backward_entries(network, i, input, entries[k]);
     const bool trained = weights || (layer->op.kind == BPPSA_OPERATOR_BATCHNORM2D && layer->bias);
-    made.flops[BPPSA_CNN_TO_WEIGHTS][k] = trained ? 2 * entries[k] : 0;
+    made.flops[BPPSA_CNN_TO_WEIGHTS][k] = bppsa_cnn_is_affine(layer) ? 2 * (double)bppsa_cnn_size(network, i + 1)
+                                          : trained                  ? 2 * entries[k]
+                                                                     : 0;
   }
   *work = made;
   return BPPSA_OK;

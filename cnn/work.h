@@ -54,8 +54,10 @@ typedef struct {
 } bppsa_cnn_layer_work;
 
 /* FLOPs of a layer's forward pass for one sample, dense. A convolution and a linear operator take 2 a product, without the bias;
- * a pool 1 for each number that it reads, a batch norm 2 a number, an activation 1 a number, add and mul 1 for each number of all
- * inputs but the first; an identity (flatten, dropout, concat, slice) none. */
+ * a pool 1 for each number that it reads, a batch norm 2 a number, an activation 1 a number, add and mul 1 for each number of
+ * their output and each input but the first; the sums of softmax 2 and those of a norm 4 for each number that they read, softmax
+ * 2 and a norm 2 for each number of its output, 4 if it is affine; values that only move (flatten, dropout, concat, slice,
+ * reshape, permute) none. */
 double bppsa_cnn_forward_flops(const bppsa_cnn_network *network, int64_t i);
 /* Counts layer i of a network, the head too, in closed form: nothing of a Jacobian's size is made. Backward passes take 2 FLOPs an
  * entry of the transposed Jacobian, as above; the additions of biases and of gradients that meet are not counted. mask: a byte for

@@ -282,6 +282,12 @@ static uLong input_checksum(uLong sum, const bppsa_cnn_network *layers, int64_t 
   const bppsa_cnn_layer *layer = &layers->layers[i];
   const int64_t numbers[] = {(int64_t)layer->node, layer->first, bppsa_cnn_input_count(layers, i)};
   sum = checksum(sum, (int64_t)(sizeof numbers / sizeof numbers[0]), numbers);
+  if (layer->node >= BPPSA_CNN_RESHAPE) { /* as above: what only later layers have */
+    const int64_t more[] = {(int64_t)layer->of, layer->order[0], layer->order[1], layer->order[2], layer->axis,
+                            layer->extents,     layer->shape[0], layer->shape[1], layer->shape[2]};
+    sum = checksum(sum, (int64_t)(sizeof more / sizeof more[0]), more);
+    sum = crc32_z(sum, (const Bytef *)&layer->op.epsilon, sizeof layer->op.epsilon);
+  }
   for (int64_t k = 0; k < bppsa_cnn_input_count(layers, i); ++k) {
     sum = checksum(sum, 1, &(int64_t){bppsa_cnn_input_of(layers, i, k)});
   }

@@ -99,6 +99,8 @@ bppsa_status bppsa_layers_input_gradient(recurrent_network *n, int64_t l, void *
 
 /* ---- backward passes (backward_cpu.c) ---- */
 
+/* The factors of the layer's Jacobians for a scan, in n->columns and n->diagonal, [T][b] with 0 behind a sample's end. */
+void bppsa_layers_scan_factors(recurrent_network *n, int64_t l);
 /* BP of layer l through a segment of n's steps, v, whose last state has the gradient `behind`; NULL: that of the last step, in
  * v->g. Otherwise the segment's last step belongs to the next segment as well, which has summed its weight gradients. *end: the
  * gradient of the states behind the segment's first step, [b][S] in v->g. */
@@ -111,8 +113,6 @@ void bppsa_layers_finish(const recurrent_network *n, int64_t l);
 bppsa_status bppsa_layers_give_inputs(recurrent_network *n, int64_t l);
 /* Computes the states of all layers. */
 bppsa_status bppsa_layers_forward(recurrent_network *n, const void *h0);
-/* The factors of the layer's Jacobians for a scan, in n->columns and n->diagonal, [T][b] with 0 behind a sample's end. */
-void bppsa_layers_scan_factors(recurrent_network *n, int64_t l);
 /* The layer's deltas and the gradients of its states, without weight gradients. */
 bppsa_status bppsa_layers_sweep_back(recurrent_network *n, int64_t l);
 bppsa_status bppsa_layers_backward(recurrent_network *n, int64_t l);

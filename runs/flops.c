@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cnn/blocks.h"
 #include "core/base/alloc.h"
 #include "core/base/philox.h"
 #include "core/compute/device_buffer.h"
@@ -82,10 +83,15 @@ static bppsa_status make_masks(const bppsa_flops_request *request, bppsa_model *
   if (tensors == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  for (int64_t p = 0; p < model->parameter_count; ++p) {
-    tensors[p] = (bppsa_named_view){model->parameters[p].name, model->parameters[p].value};
+  int64_t count = 0;
+  for (int64_t l = 0, p = 0; l < f->network.layers.count; ++l) { /* a norm's weight may have two extents too, but stays */
+    const bppsa_cnn_layer *layer = &f->network.layers.layers[l];
+    if (bppsa_cnn_has_weights(layer)) {
+      tensors[count++] = (bppsa_named_view){model->parameters[p].name, model->parameters[p].value};
+    }
+    p += bppsa_cnn_parameters(layer);
   }
-  const bppsa_status status = bppsa_masks_make(request->method, request->prune, model->parameter_count, tensors, &f->masks);
+  const bppsa_status status = bppsa_masks_make(request->method, request->prune, count, tensors, &f->masks);
   bppsa_free(tensors);
   BPPSA_TRY(status);
   apply_masks(model, f);
@@ -102,8 +108,10 @@ const uint8_t *bppsa_flops_mask(const bppsa_flops *f, int64_t i) {
 /* The entries of the transposed Jacobian of a layer that joins or splits tensors. */
 static double own_entries(const bppsa_flops *f, int64_t i) {
   double entries = 0;
+  const bool blocks = bppsa_cnn_has_blocks(&f->network.layers.layers[i]);
   for (int64_t k = 0; k < bppsa_cnn_input_count(&f->network.layers, i); ++k) {
-    entries += (double)bppsa_cnn_part_of(&f->network.layers, i, k).count;
+    entries +=
+        (double)(blocks ? bppsa_cnn_block_entries(&f->network.layers, i, k) : bppsa_cnn_part_of(&f->network.layers, i, k).count);
   }
   return entries;
 }
@@ -127,7 +135,7 @@ static bppsa_status pattern_bytes(const bppsa_flops *f, int64_t i, bool symbolic
   const uint8_t *mask = bppsa_flops_mask(f, i);
   bppsa_op_size size;
   if (layer->node != BPPSA_CNN_OPERATOR) {
-    *bytes = element_bytes(f, i, layer->node == BPPSA_CNN_MUL ? own_entries(f, i) : 0);
+    *bytes = element_bytes(f, i, bppsa_cnn_has_blocks(layer) ? own_entries(f, i) : 0);
     return BPPSA_OK;
   }
   BPPSA_TRY(bppsa_op_count(&layer->op, &size));
@@ -326,7 +334,8 @@ static bppsa_scan_config scan_config(const bppsa_flops_request *request, const b
   return config;
 }
 
-/* Makes the pattern of layer i for a sample, over live sets. The diagonals of mul keep their zeros. */
+/* Makes the pattern of layer i for a sample, over live sets. The blocks of layers that are no operators keep
+ * their zeros. */
 static bppsa_status sample_layer(const bppsa_model *model, bppsa_flops *f, int64_t i, int64_t sample) {
   const bppsa_csr *own = f->patterns[i];
   double nnz = f->operators[i].nnz;

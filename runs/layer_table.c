@@ -41,14 +41,18 @@ bppsa_status bppsa_layer_table_count(bppsa_flops *net) {
 
 /* ---- classes of layers ---- */
 
-enum { WEIGHTS, NORMS, POOLS, ACTIVATIONS, JOINS, MOVES, CLASSES };
-static const char *const class_names[CLASSES] = {"matmul", "batch_norm", "pool", "activation", "join", "move"};
-static const char *const class_words[CLASSES] = {"convolutions, linear", "batch norms",         "pools",
+enum { WEIGHTS, NORMS, OTHER_NORMS, POOLS, ACTIVATIONS, JOINS, MOVES, CLASSES };
+static const char *const class_names[CLASSES] = {"matmul", "batch_norm", "norm", "pool", "activation", "join", "move"};
+static const char *const class_words[CLASSES] = {"convolutions, linear", "batch norms",         "layer and group norms", "pools",
                                                  "activations",          "additions, products", "nothing computed"};
 
 static int class_of(const bppsa_cnn_layer *layer) {
-  if (layer->node != BPPSA_CNN_OPERATOR) {
-    return layer->node == BPPSA_CNN_ADD || layer->node == BPPSA_CNN_MUL ? JOINS : MOVES;
+  const bppsa_cnn_node node = layer->node == BPPSA_CNN_SUMS ? layer->of : layer->node;
+  if (node != BPPSA_CNN_OPERATOR) {
+    return node == BPPSA_CNN_ADD || node == BPPSA_CNN_MUL               ? JOINS
+           : node == BPPSA_CNN_SOFTMAX                                  ? ACTIVATIONS
+           : node == BPPSA_CNN_LAYERNORM || node == BPPSA_CNN_GROUPNORM ? OTHER_NORMS
+                                                                        : MOVES;
   }
   return bppsa_cnn_has_weights(layer)                   ? WEIGHTS
          : layer->op.kind == BPPSA_OPERATOR_BATCHNORM2D ? NORMS

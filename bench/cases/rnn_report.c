@@ -481,11 +481,10 @@ bppsa_status bppsa_bench_print_below(bppsa_bench *bench) {
   BPPSA_TRY(show_duel(to, result, true));
   BPPSA_TRY(bppsa_bench_show_noisy(to, noisy));
   if (underflows(result)) {
-    BPPSA_TRY(
-        bppsa_output_print(to,
-                           "  * the gradients underflow: %.3g %% of the gradients of the hidden states are zero and %.3g %% are "
-                           "subnormal\n",
-                           100 * result->hidden_zeros, 100 * result->hidden_subnormals));
+    BPPSA_TRY(bppsa_output_print(
+        to, "  * the gradients %s: %.3g %% of the gradients of the hidden states are zero and %.3g %% are subnormal\n",
+        s->point.reset_rate > 0 ? "underflow, or end at resets" : "underflow", 100 * result->hidden_zeros,
+        100 * result->hidden_subnormals));
   }
   return bench->gpu || compared ? show_ceilings(to, s) : BPPSA_OK;
 }

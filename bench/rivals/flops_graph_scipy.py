@@ -5,7 +5,8 @@
 
 For each of 80 (or N) random graphs, pruned to 30 .. 100 % of the weights, the patterns of all layers are made by visiting every
 output and every weight; the live sets follow from the list of layers. A matrix between two live sets is V + U: U holds the ones of
-tensors that live on, of add, concat, slice and flatten, V everything else. (V + U)(W + X) has the entries of VW + VX + UW, those
+tensors that live on, of values that only move (add, concat, slice, reshape, permute, flatten), V everything else. A normalisation
+is two layers, as docs/networks.md says: its sums, and itself. (V + U)(W + X) has the entries of VW + VX + UW, those
 that UX reaches twice or more, and the ones that it reaches once; it takes 2 FLOPs for each pair that VW adds up. Every step
 that the program lists, by 0 up-levels to all, must have these FLOPs and so many entries; every operator, and BP with all
 weights, too.
@@ -28,7 +29,7 @@ except ImportError:
     sys.exit(77)
 
 from grad_pytorch import np, save_safetensors, torch
-from graphs import inputs_of, of_seed
+from graphs import NORMS, inputs_of, of_seed
 
 
 def window_pattern(layer, shape, out, mask):
@@ -37,6 +38,7 @@ def window_pattern(layer, shape, out, mask):
     kh, kw = layer["kernel"]
     sh, sw = layer.get("stride", [1, 1] if layer["op"] == "conv2d" else layer["kernel"])
     top, _, left, _ = layer.get("padding", [0, 0, 0, 0])
+    da, db = layer.get("dilation", [1, 1])
     groups = layer.get("groups", 1) if layer["op"] == "conv2d" else c
     rows, cols = [], []
     for o in range(co):
@@ -48,7 +50,7 @@ def window_pattern(layer, shape, out, mask):
                         continue
                     for y in range(oh):
                         for x in range(ow):
-                            p, q = y * sh + a - top, x * sw + b - left
+                            p, q = y * sh + a * da - top, x * sw + b * db - left
                             if 0 <= p < h and 0 <= q < w:
                                 rows.append(((group * (c // groups) + i) * h + p) * w + q)
                                 cols.append((o * oh + y) * ow + x)
@@ -61,15 +63,77 @@ def own_pattern(layer, shape, out, mask):
     if layer["op"] == "linear":
         kept = np.ones((layer["out"], size), int) if mask is None else np.asarray(mask, int)
         return sp.csr_matrix(kept.T)
+    if layer["op"] == "conv1d":
+        pair = lambda of: [1, layer[of]]
+        layer = dict(layer, op="conv2d", padding=[0, 0, *layer["padding"]],
+                     **{of: pair(of) for of in ("kernel", "stride", "dilation")})
+        mask = None if mask is None else mask[:, :, None]
+    if layer["op"] == "global_avgpool":
+        layer = dict(layer, op="avgpool2d", kernel=shape[1:])
     if layer["op"] in ("conv2d", "maxpool2d", "avgpool2d"):
         return window_pattern(layer, shape, out, mask)
     return sp.identity(size, int, "csr")
+
+
+def pairs_pattern(rows, cols, shape):
+    """A pattern with an entry at every pair of a row and a column."""
+    return sp.csr_matrix((np.ones(np.size(rows), int), (np.ravel(rows), np.ravel(cols))), shape)
+
+
+def groups_of(layer, shape):
+    """The number of each value's group."""
+    c, h, w = shape
+    at = np.arange(c * h * w)
+    if layer["op"] == "softmax":
+        parts = np.moveaxis(at.reshape(c, h, w), layer["axis"], -1)
+        groups = np.broadcast_to(np.arange(parts[..., 0].size).reshape(parts.shape[:-1])[..., None], parts.shape)
+        made = np.empty((c, h, w), int)
+        np.moveaxis(made, layer["axis"], -1)[...] = groups
+        return made.ravel()
+    size = np.prod(layer["shape"]) if layer["op"] == "layernorm" else c // layer["groups"] * h * w
+    return at // size
+
+
+def sums_pattern(layer, shape):
+    """What a normalisation's sums read: m and r of every group; softmax is the same for every m."""
+    groups, size = groups_of(layer, shape), int(np.prod(shape))
+    count = groups.max() + 1
+    parts = [1] if layer["op"] == "softmax" else [0, 1]
+    return pairs_pattern(np.tile(np.arange(size), len(parts)), np.concatenate([part * count + groups for part in parts]),
+                         (size, 2 * count))
+
+
+def product_pattern(shape, out):
+    """The positions of the output that read each value of a mul's input."""
+    c, h, w = shape
+    values = np.broadcast_to(np.arange(c * h * w).reshape(c, h, w), out)
+    return pairs_pattern(values, np.arange(np.prod(out)), (c * h * w, int(np.prod(out))))
+
+
+def permuted_pattern(layer, shape):
+    size = int(np.prod(shape))
+    return pairs_pattern(np.arange(size).reshape(shape).transpose(layer["order"]), np.arange(size), (size, size))
+
+
+def expanded(network, shapes):
+    """The network with two layers for every normalisation, and the shapes of their outputs."""
+    layers, all_shapes = [], dict(shapes)
+    for i, layer in enumerate(network["layers"]):
+        layer = dict(layer, inputs=inputs_of(network, i))
+        if layer["op"] in ("softmax", "layernorm", "groupnorm"):
+            name, x = layer["name"] + ".sums", layer["inputs"][0]
+            layers.append({"name": name, "op": "sums", "of": layer, "inputs": [x]})
+            all_shapes[name] = [2, int(groups_of(layer, shapes[x]).max()) + 1, 1]
+            layer["inputs"] = [x, name]
+        layers.append(layer)
+    return {"input": network["input"], "layers": layers}, all_shapes
 
 
 class LiveSets:
     """The layers in order, the tensors between them, and a pair (V, U) for every layer but the head."""
 
     def __init__(self, network, shapes, masks):
+        network, shapes = expanded(network, shapes)
         self.network, self.shapes, self.masks = network, shapes, masks
         layers = network["layers"]
         self.inputs = {layer["name"]: inputs_of(network, i) for i, layer in enumerate(layers)}
@@ -95,9 +159,15 @@ class LiveSets:
         for name in names:
             eye = sp.identity(self.size(name), int, "csr")
             if layer["op"] == "mul":
-                yield name, eye, None
-            elif layer["op"] in ("add", "flatten"):
+                yield name, product_pattern(self.shapes[name], self.shapes[layer["name"]]), None
+            elif layer["op"] in ("add", "flatten", "reshape"):
                 yield name, None, eye
+            elif layer["op"] == "permute":
+                yield name, None, permuted_pattern(layer, self.shapes[name])
+            elif layer["op"] == "sums":
+                yield name, sums_pattern(layer["of"], self.shapes[name]), None
+            elif layer["op"] in ("softmax", "layernorm", "groupnorm"):
+                yield name, eye if name == names[0] else sums_pattern(layer, self.shapes[names[0]]).T.tocsr(), None
             elif layer["op"] == "concat":
                 yield name, None, sp.csr_matrix((eye.data, eye.indices + before, eye.indptr), (eye.shape[0], out))
                 before += self.size(name)
@@ -165,14 +235,14 @@ def check_steps(counted, pairs, n, what):
 
 def random_masks(r, named):
     share = r.choice([0.3, 0.5, 0.7, 1.0])
-    return {name[:-len(".weight")]: (torch.rand_like(p) < share).numpy() for name, p in named if p.dim() > 1}
+    return {name[:-len(".weight")]: (torch.rand_like(p) < share).numpy() for name, p in named}
 
 
 def run_case(program, folder, seed):
     """Returns the number of steps that were compared; 0 after a line that says what differs."""
     r = random.Random(seed + 2_000_000)
     network, net = of_seed(seed)
-    masks = random_masks(r, list(net.named()))
+    masks = random_masks(r, list(net.weights()))
     path = lambda name: os.path.join(folder, name)
     with open(path("net.json"), "w") as file:
         json.dump(network, file)
@@ -180,11 +250,12 @@ def run_case(program, folder, seed):
     save_safetensors(path("m.safetensors"), {name + ".weight": m.astype(np.float32) for name, m in masks.items()})
     sets = LiveSets(network, {"input": network["input"], **net.shapes}, masks)
     whole = LiveSets(network, sets.shapes, {})
-    n = len(network["layers"]) - 1
+    n = len(sets.order) - 1
     pairs = {n - t + 1: sets.element(t) for t in range(1, n + 1)}
     unpruned = sum(2 * whole.element(t)[0].nnz for t in range(2, n + 1))
     weights = sum(2 * own_pattern(layer, sets.shapes[sets.inputs[layer["name"]][0]], sets.shapes[layer["name"]],
                                   masks[layer["name"]]).nnz for layer in sets.order[:-1] if layer["name"] in masks)
+    weights += sum(2 * sets.size(layer["name"]) for layer in sets.order if layer["op"] in NORMS and layer["affine"])
     steps = 0
     for levels in (0, 1, 2, 3, 9):
         counted = json.loads(subprocess.run([program, "flops", path("net.json"), "--weights", path("w.safetensors"), "--mask",

@@ -2,9 +2,10 @@
 import random
 
 from grad_cnn_pytorch import FUNCTIONS, Chain
-from grad_pytorch import torch
+from grad_pytorch import np, torch
 
 SEVERAL = ("add", "mul", "concat")
+NORMS = ("layernorm", "groupnorm")
 
 
 def inputs_of(network, i):
@@ -33,8 +34,17 @@ class Graph(Chain):
         if layer["op"] == "conv2d":
             self.modules_[i] = torch.nn.Conv2d(x.shape[1], layer["out"], layer["kernel"], layer.get("stride", [1, 1]), 0,
                                                layer.get("dilation", [1, 1]), layer.get("groups", 1), layer.get("bias", True))
+        elif layer["op"] == "conv1d":
+            self.modules_[i] = torch.nn.Conv1d(x.shape[1], layer["out"], layer["kernel"], layer["stride"], 0, layer["dilation"],
+                                               layer["groups"], layer["bias"])
         elif layer["op"] == "linear":
             self.modules_[i] = torch.nn.Linear(x[0].numel(), layer["out"], layer.get("bias", True))
+        elif layer["op"] in NORMS:
+            affine = layer["affine"]
+            self.modules_[i] = (torch.nn.LayerNorm(layer["shape"], layer["eps"], affine) if layer["op"] == "layernorm" else
+                                torch.nn.GroupNorm(layer["groups"], x.shape[1], layer["eps"], affine))
+            for value in self.modules_[i].parameters():
+                torch.nn.init.uniform_(value, 0.5, 1.5)
 
     def evaluate(self, x, before=lambda i, x: None):
         """All tensors by name. before: is called for each layer with its first input."""
@@ -55,12 +65,30 @@ class Graph(Chain):
             return torch.cat(read, 1)
         if layer["op"] == "slice":
             return read[0][:, layer.get("first", 0):layer.get("first", 0) + layer["out"]]
+        if layer["op"] == "reshape":
+            return read[0].reshape(-1, *layer["shape"])
+        if layer["op"] == "permute":
+            return read[0].permute(0, *[axis + 1 for axis in layer["order"]])
+        if layer["op"] == "softmax":
+            return read[0].softmax(layer["axis"] + 1)
+        if layer["op"] == "conv1d":
+            return self.modules_[i](torch.nn.functional.pad(read[0][:, :, 0], layer["padding"]))[:, :, None]
+        if layer["op"] in NORMS:
+            return self.modules_[i](read[0])
         if layer["op"] in ("add", "mul"):
             y = read[0]
             for x in read[1:]:
                 y = y + x if layer["op"] == "add" else y * x
             return y
         return self.apply_layer(i, read[0])
+
+    def weights(self):
+        """The weights that a mask may leave out: those of convolutions and linear operators."""
+        kinds = {layer["name"]: layer["op"] for layer in self.network["layers"]}
+        for name, p in self.named():
+            layer, _, last = name.rpartition(".")
+            if last == "weight" and kinds[layer] not in NORMS:
+                yield name, p
 
     def forward(self, x):
         return self.evaluate(x)[self.network["layers"][-1]["name"]].flatten(1)
@@ -72,7 +100,7 @@ class Writer:
     def __init__(self, r, shape):
         self.r, self.layers, self.shapes, self.read = r, [], {"input": shape}, set()
 
-    def put(self, op, inputs, shape, **members):
+    def put(self, op, inputs, shape, /, **members):
         name = f"layer{len(self.layers)}"
         self.layers.append({"name": name, "op": op, "inputs": inputs, **members})
         self.shapes[name] = shape
@@ -87,6 +115,41 @@ class Writer:
         return self.put("conv2d", [x], [out, size(h), size(w)], out=out, kernel=[kernel, kernel], stride=[stride, stride],
                         padding=[padding] * 4, groups=groups, bias=self.r.random() < 0.7)
 
+    def gate(self, x):
+        """Squeeze and excitation: factors of the channels, or of the positions."""
+        c, h, w = self.shapes[x]
+        if self.r.random() < 0.7:
+            gate = self.conv(self.put("global_avgpool", [x], [c, 1, 1]), c, 1)
+        else:
+            gate = self.conv(x, 1, 1)
+        gate = self.put("sigmoid", [gate], self.shapes[gate])
+        self.put("mul", self.r.sample([x, gate], 2), [c, h, w])
+
+    def line(self, x):
+        """A convolution over the positions in a line."""
+        r, (c, h, w) = self.r, self.shapes[x]
+        x = self.put("reshape", [x], [c, 1, h * w], shape=[c, 1, h * w])
+        kernel, stride, dilation, padding = r.randint(1, 3), r.randint(1, 2), r.randint(1, 2), [r.randint(0, 2), r.randint(0, 2)]
+        size = (h * w + sum(padding) - dilation * (kernel - 1) - 1) // stride + 1
+        if size > 0:
+            out = c * r.randint(1, 2)
+            self.put("conv1d", [x], [out, 1, size], out=out, kernel=kernel, stride=stride, dilation=dilation, padding=padding,
+                     groups=r.choice([1, c]), bias=r.random() < 0.7)
+
+    def normalise(self, x):
+        """Groups of four values at least: those of fewer are almost the same, whatever they were."""
+        r, (c, h, w) = self.r, self.shapes[x]
+        kind, members = r.choice(["softmax", *NORMS]), {"eps": r.choice([0.01, 0.1]), "affine": r.random() < 0.7}
+        axes = [axis for axis in range(3) if self.shapes[x][axis] > 3]
+        endings = [shape for shape in ([w], [h, w], [c, h, w]) if np.prod(shape) > 3]
+        groups = [g for g in range(1, c + 1) if c % g == 0 and c // g * h * w > 3]
+        if kind == "softmax" and axes:
+            self.put(kind, [x], [c, h, w], axis=r.choice(axes))
+        elif kind == "layernorm" and endings:
+            self.put(kind, [x], [c, h, w], shape=r.choice(endings), **members)
+        elif kind == "groupnorm" and groups:
+            self.put(kind, [x], [c, h, w], groups=r.choice(groups), **members)
+
     def alike(self, x, channels=True):
         """Other tensors of x's shape, or of its height and width."""
         first = 0 if channels else 1
@@ -97,7 +160,7 @@ class Writer:
         x = r.choice(list(self.shapes)[-5:])
         c, h, w = self.shapes[x]
         kind = r.choice(["function", "conv", "depthwise", "groups", "pool", "residual", "residual", "join", "join", "concat",
-                         "slice", "flatten"])
+                         "slice", "flatten", "permute", "gate", "line", "normalise", "normalise"])
         if kind == "function":
             self.put(r.choice(["relu", "tanh", "sigmoid", "leaky_relu"]), [x], [c, h, w])
         elif kind == "conv":
@@ -128,6 +191,15 @@ class Writer:
             first = r.randrange(c)
             self.put("slice", [x], [r.randint(1, c - first), h, w], first=first)
             self.layers[-1]["out"] = self.shapes[self.layers[-1]["name"]][0]
+        elif kind == "permute":
+            order = r.sample([0, 1, 2], 3)
+            self.put("permute", [x], [self.shapes[x][axis] for axis in order], order=order)
+        elif kind == "gate":
+            self.gate(x)
+        elif kind == "line" and h * w < 60:
+            self.line(x)
+        elif kind == "normalise":
+            self.normalise(x)
         elif kind == "flatten" and c * h * w < 200:
             self.put("flatten", [x], [c * h * w, 1, 1])
 
@@ -157,4 +229,4 @@ def of_seed(seed):
     return random_graph(random.Random(seed))
 
 
-__all__ = ["FUNCTIONS", "Graph", "inputs_of", "of_seed"]
+__all__ = ["FUNCTIONS", "NORMS", "Graph", "inputs_of", "of_seed"]

@@ -12,6 +12,7 @@ Writes the worst of them, the share below each power of two, and how often each 
 SEED + k alone. Exit code 1: a residual of 30 or more, or another loss.
 """
 import collections
+import concurrent.futures
 import json
 import math
 import os
@@ -81,6 +82,7 @@ def draw(seed):
          "samples": rng.randint(1, 9), "input": rng.randint(1, 5), "hidden": rng.randint(1, 18), "layers": rng.randint(1, 3),
          "bidirectional": rng.random() < 0.3, "all": rng.random() < 0.6, "weights": rng.random() < 0.5,
          "rate": rng.choice(RATES), "learned": rng.random() < 0.4, "split": "none", "ranks": 1}
+    c["layers"] = 1 if c["hidden"] == 1 else c["layers"]  # gradients of stacked single units are sums that may cancel
     c["lengths"] = [rng.randint(1, c["steps"]) for _ in range(c["samples"])] if rng.random() < 0.5 else None
     c["pack"] = c["lengths"] is not None and rng.random() < 0.6 and (c["all"] or not c["bidirectional"])
     # the reverse direction of packed samples begins with the learned state, but for one that ends with its row
@@ -101,11 +103,13 @@ def make_data(c):
     """the numbers of a configuration's samples, as the program's files hold them"""
     rng = numpy.random.default_rng(c["seed"])
     n, t = c["samples"], c["steps"]
+    lengths = numpy.array(c["lengths"] or [t] * n, "<i8")
+    weights = rng.choice([0, 0.25, 1, 3.5], (n, t), p=(0.2, 0.3, 0.3, 0.2))
+    weights[0, lengths[0] - 1] = 1  # the program refuses weights that are all 0
     return {"x": rng.uniform(-2, 2, (n, t, c["input"])).astype("<f4"),
             "y": rng.integers(0, 3, (n, t) if c["all"] else (n,)).astype("<i8"),
             "r": rng.random((n, t)) < c["rate"],
-            "w": rng.choice([0, 0.25, 1, 3.5], (n, t), p=(0.2, 0.3, 0.3, 0.2)),
-            "l": numpy.array(c["lengths"] or [t] * n, "<i8")}
+            "w": weights, "l": lengths}
 
 
 # ---- the program ----
@@ -231,9 +235,8 @@ def check(o, c):
     worst = max(of, key=of.get)
     row = {key: c[key] for key in ("seed", "cell", "dtype", "steps", "samples", "input", "hidden", "layers", "rate", "ranks")}
     row.update({"words": c["words"], "bidirectional": c["bidirectional"], "loss": "all" if c["all"] else "last",
-                "weighted": c["weights"],
-                "lengths": c["lengths"] is not None, "packed": c["pack"], "learned": c["learned"], "split": c["split"],
-                "tensor": worst, "residual": of[worst],
+                "weighted": c["weights"], "lengths": c["lengths"] is not None, "packed": c["pack"], "learned": c["learned"],
+                "split": c["split"], "tensor": worst, "residual": of[worst],
                 "loss_residual": abs(loss - expected_loss) / (max(expected_loss, 0.1) * eps * math.sqrt(c["steps"]))})
     return row
 
@@ -256,6 +259,7 @@ def main():
     parser.add_argument("count", type=int, help="configurations")
     parser.add_argument("out", help="where the JSON document goes")
     parser.add_argument("seed", type=int, nargs="?", default=1, help="[1]")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="configurations at once [%(default)s]")
     o = parser.parse_args()
     global numpy, torch
     try:
@@ -264,11 +268,11 @@ def main():
     except ImportError as missing:
         parser.error("%s, expected NumPy and PyTorch" % missing)
     torch.set_num_threads(1)
-    rows = []
-    for seed in range(o.seed, o.seed + o.count):
-        rows.append(check(o, draw(seed)))
-        if not (rows[-1]["residual"] < LIMIT and rows[-1]["loss_residual"] < LIMIT):
-            print("reset_gradients.py: %s" % rows[-1], file=sys.stderr)
+    with concurrent.futures.ThreadPoolExecutor(o.jobs) as pool:
+        rows = list(pool.map(lambda seed: check(o, draw(seed)), range(o.seed, o.seed + o.count)))
+    for row in rows:
+        if not (row["residual"] < LIMIT and row["loss_residual"] < LIMIT):
+            print("reset_gradients.py: %s" % row, file=sys.stderr)
     document = summary(rows)
     results_file.write(o.out, document)
     print("%d configurations, the largest residual is %g, that of a loss %g" % (

@@ -4,8 +4,9 @@ One table of operations turns the calls that _record.py records into layers.
 """
 from __future__ import annotations
 
+import math
 import re
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, Iterable, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +17,16 @@ _NAME = 47  # the most letters of a layer's name
 
 
 class Value(NamedTuple):
-    """A tensor of the graph: the layer that gives it, and its shape without the batch."""
+    """A tensor of the graph: the layer that gives it, its shape without the batch, and the network's own [C, H, W] of the same
+    values in the same order."""
     layer: str
     shape: tuple[int, ...]
+    held: tuple[int, ...]
+
+
+def held_as(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The network's shape of a tensor: [N] is [N, 1, 1] and [C, L] is [C, 1, L]."""
+    return (shape[0], 1, shape[1]) if len(shape) == 2 else (*shape, *[1] * (3 - len(shape)))
 
 
 class Parts(NamedTuple):
@@ -40,6 +48,7 @@ class _Layers:
         self.layers: list[dict[str, Any]] = []
         self.values: dict[Any, Any] = {}
         self.names = {"input"}
+        self.reshaped: dict[tuple[str, tuple[int, ...]], Value] = {}
 
     def resolve(self, value: Any) -> Any:
         """An argument, with what the nodes in it stand for."""
@@ -53,21 +62,41 @@ class _Layers:
             return [self.resolve(each) for each in value]
         return slice(*(self.resolve(each) for each in (value.start, value.stop, value.step))) if isinstance(value, slice) else value
 
-    def add(self, name: str, operation: str, inputs: list[Value], shape: tuple[int, ...], **members: Any) -> Value:
+    def add(self, name: str, operation: str, inputs: list[Value], shape: tuple[int, ...], /, **members: Any) -> Value:
+        inputs = [self.held(each, held_as(each.shape)) for each in inputs]
+        return self.append(name, operation, inputs, Value(name, shape, held_as(shape)), **members)
+
+    def append(self, name: str, operation: str, inputs: list[Value], made: Value, /, **members: Any) -> Value:
         self.names.add(name)
         self.layers.append({"name": name, "op": operation, "inputs": [each.layer for each in inputs], **members})
-        return Value(name, shape)
+        return made
 
-    def free_name(self, call: Call, word: str) -> str:
-        """A name for a layer without parameters: its module's, or the word of the operation behind it."""
-        base = call.path if call.module else f"{call.path}.{word}" if call.path else word
-        base = re.sub(r"[^A-Za-z0-9._-]", "_", base)
-        base = base if len(base) <= _NAME - 4 else word
+    def held(self, value: Value, shape: tuple[int, ...]) -> Value:
+        """The value with this shape in the network. Views of PyTorch change the shape alone, so that a layer is needed only where
+        an operation reads another shape than the network has."""
+        if value.held == shape:
+            return value
+        if (value.layer, shape) in self.reshaped:
+            return self.reshaped[value.layer, shape]._replace(shape=value.shape)
+        base = "reshape" if value.layer == "input" else f"{value.layer}.reshape"
+        name = self.unused(base if len(base) <= _NAME - 4 else "reshape")
+        made = self.append(name, "reshape", [value], Value(name, value.shape, shape), shape=list(shape))
+        self.reshaped[value.layer, shape] = made
+        return made
+
+    def unused(self, base: str) -> str:
+        """The name, with a number behind it if it is used already."""
         name, number = base, 0
         while name in self.names:
             number += 1
             name = f"{base}_{number}"
         return name
+
+    def free_name(self, call: Call, word: str) -> str:
+        """A name for a layer without parameters: its module's, or the word of the operation behind it."""
+        base = call.path if call.module else f"{call.path}.{word}" if call.path else word
+        base = re.sub(r"[^A-Za-z0-9._-]", "_", base)
+        return self.unused(base if len(base) <= _NAME - 4 else word)
 
     def weighted_name(self, parameter: Any, where: str) -> str:
         """The name of a layer whose parameters are NAME.weight and others."""
@@ -84,14 +113,33 @@ class _Layers:
 
 
 def _images(value: Any, where: str, ranks: tuple[int, ...] = (3,)) -> Value:
-    """The argument as a tensor of the graph that is an image [C, H, W], or a vector [N] where it may be one."""
+    """The argument as a tensor of the graph that is an image [C, H, W], or a line [C, L] or a vector [N] where it may be one."""
     if not isinstance(value, Value):
         found = "a parameter" if isinstance(value, Parameter) else f"a {type(value).__name__}"
         raise refuse(where, f"{found} as an operand", "tensors that are computed from the input")
     if len(value.shape) not in ranks:
-        expected = " or ".join("[B, C, H, W]" if rank == 3 else "[B, N]" for rank in ranks)
+        expected = " or ".join({3: "[B, C, H, W]", 2: "[B, C, L]", 1: "[B, N]"}[rank] for rank in ranks)
         raise refuse(where, f"a tensor of {len(value.shape) + 1} axes", expected)
     return value
+
+
+_ANY = (3, 2, 1)
+
+
+def _conv1d(net: _Layers, call: Call, where: str) -> Value:
+    a = call.arguments
+    x, weight = _images(a["input"], where, (2,)), a["weight"]
+    name = net.weighted_name(weight, where)
+    out, _, kernel = weight.shape
+    stride, dilation = _pair(a.get("stride", 1))[1], _pair(a.get("dilation", 1))[1]
+    padding = a.get("padding", 0)
+    if padding == "same":
+        total = dilation * (kernel - 1)
+        sides = [total // 2, total - total // 2]
+    else:
+        sides = _pair(0 if padding == "valid" else padding)
+    return net.add(name, "conv1d", [x], call.shape[1:], out=out, kernel=kernel, stride=stride, padding=sides, dilation=dilation,
+                   groups=int(a.get("groups", 1)), bias=a.get("bias") is not None)
 
 
 def _conv2d(net: _Layers, call: Call, where: str) -> Value:
@@ -124,12 +172,31 @@ def _batch_norm(net: _Layers, call: Call, where: str) -> Value:
     members = {"eps": float(a["eps"])} if "eps" in a else {}
     if a.get("momentum"):
         members["momentum"] = float(a["momentum"])
-    return net.add(net.weighted_name(a["running_mean"], where), "batchnorm2d", [_images(a["input"], where)], call.shape[1:],
+    return net.add(net.weighted_name(a["running_mean"], where), "batchnorm2d", [_images(a["input"], where, _ANY)], call.shape[1:],
                    affine=a.get("weight") is not None, **members)
 
 
+def _norm(net: _Layers, call: Call, where: str) -> Value:
+    a, layer = call.arguments, call.operation == "layer_norm"
+    x, weight = _images(a["input"], where, _ANY), a.get("weight")
+    if (weight is None) != (a.get("bias") is None):
+        raise refuse(where, "a weight without a bias" if weight is not None else "a bias without a weight", "both or neither")
+    name = net.weighted_name(weight, where) if weight is not None else net.free_name(call, call.operation)
+    own = {"shape": [int(each) for each in a["normalized_shape"]]} if layer else {"groups": int(a["num_groups"])}
+    return net.add(name, "layernorm" if layer else "groupnorm", [x], x.shape, **own, eps=float(a.get("eps", 1e-5)),
+                   affine=weight is not None)
+
+
+def _softmax(net: _Layers, call: Call, where: str) -> Value:
+    x, dim = _images(call.arguments["input"], where, _ANY), call.arguments.get("dim")
+    axis = -1 if dim is None else _axis(dim, len(x.shape)) - 1
+    if axis < 0:
+        raise refuse(where, f"softmax along axis {dim}", "one of the axes behind the batch")
+    return net.add(net.free_name(call, "softmax"), "softmax", [x], x.shape, axis=2 * axis if len(x.shape) == 2 else axis)
+
+
 def _function(net: _Layers, call: Call, where: str, word: str | None = None, **members: Any) -> Value:
-    x = _images(call.arguments["input"], where, (3, 1))
+    x = _images(call.arguments["input"], where, _ANY)
     word = word or call.operation
     return net.add(net.free_name(call, call.operation), word, [x], x.shape, **members)
 
@@ -175,24 +242,82 @@ def _adaptive(net: _Layers, call: Call, where: str) -> Value:
 
 
 def _mean(net: _Layers, call: Call, where: str) -> Value:
-    x, dims = _images(call.arguments["input"], where), call.arguments.get("dim")
-    dims = [dims] if isinstance(dims, int) else dims
-    if sorted(int(dim) % 4 for dim in dims or []) != [2, 3]:
-        raise refuse(where, f"mean over {dims}", "the mean over height and width, [2, 3]")
-    return net.add(net.free_name(call, "mean"), "global_avgpool", [x], call.shape[1:])
+    x, dims = _images(call.arguments["input"], where, (3, 2)), call.arguments.get("dim")
+    dims = [dims] if isinstance(dims, int) else dims or []
+    rank = len(x.shape)
+    if sorted(_axis(dim, rank) for dim in dims) != [2, 3][:rank - 1]:
+        raise refuse(where, f"mean over {dims or None}", "the mean over height and width, [2, 3], or over the length, 2")
+    x = net.held(x, held_as(x.shape))
+    name = net.free_name(call, "mean")
+    return net.append(name, "global_avgpool", [x], Value(name, call.shape[1:], (x.shape[0], 1, 1)))
+
+
+def _count(shape: Iterable[int]) -> int:
+    return math.prod(shape)
+
+
+def _words(shape: Iterable[int]) -> str:
+    return ", ".join(map(str, shape))
 
 
 def _reshape(net: _Layers, call: Call, where: str) -> Value:
-    x, shape = _images(call.arguments["input"], where, (3, 1)), call.shape[1:]
-    count = 1
-    for extent in x.shape:
-        count *= extent
+    x, shape = call.arguments["input"], call.shape[1:]
+    if not isinstance(x, Value):
+        return _images(x, where)
     if shape == x.shape:
         return x
-    if shape != (count,):
-        raise refuse(where, f"{call.operation} of [B, {', '.join(map(str, x.shape))}] to [B, {', '.join(map(str, shape))}]",
-                      f"[B, {count}]")
-    return net.add(net.free_name(call, "flatten"), "flatten", [x], shape)
+    if _count(shape) != _count(x.shape):
+        raise refuse(where, f"{call.operation} of [B, {_words(x.shape)}] to [B, {_words(shape)}]",
+                      f"a shape of {_count(x.shape)} values behind the batch")
+    if len(shape) == 1 and len(x.shape) == 3:
+        return net.add(net.free_name(call, "flatten"), "flatten", [x], shape)
+    return x._replace(shape=shape)  # the next operation has a layer made for it, if it needs one
+
+
+def _merged(shape: tuple[int, ...], order: list[int]) -> tuple[list[int], list[int]]:
+    """A permutation as extents and order, with fewer axes: those of extent 1 are left out, those that stay side by side are one."""
+    order = [axis for axis in order if shape[axis] != 1]
+    runs: list[list[int]] = []
+    kept = [axis for axis in range(len(shape)) if shape[axis] != 1]
+    for axis in order:
+        if runs and kept.index(axis) == kept.index(runs[-1][-1]) + 1:
+            runs[-1].append(axis)
+        else:
+            runs.append([axis])
+    in_front = sorted(runs)
+    return [_count(shape[axis] for axis in run) for run in in_front], [in_front.index(run) for run in runs]
+
+
+def _permute(net: _Layers, call: Call, where: str) -> Value:
+    a, x = call.arguments, call.arguments["input"]
+    if not isinstance(x, Value):
+        return _images(x, where)
+    rank = len(x.shape)
+    if call.operation == "transpose":
+        dims = list(range(rank + 1))
+        one, other = _axis(a["dim0"], rank), _axis(a["dim1"], rank)
+        dims[one], dims[other] = other, one
+    else:
+        dims = [_axis(dim, rank) for dim in a["dims"]]
+    if dims[0] != 0:
+        raise refuse(where, f"axes in the order {dims}", "the batch as the first one")
+    order, made = [dim - 1 for dim in dims[1:]], tuple(x.shape[dim - 1] for dim in dims[1:])
+    extents, order_of = list(held_as(x.shape)), [0, 1, 2]
+    if rank == 3:
+        order_of = order
+    elif rank == 2:
+        order_of = [2 * order[0], 1, 2 * order[1]]
+    elif rank > 3:
+        extents, order_of = _merged(x.shape, order)
+        if len(extents) > 3:
+            raise refuse(where, f"an order of {len(extents)} axes that part", "at most three")
+        extents += [1] * (3 - len(extents))
+        order_of += list(range(len(order_of), 3))
+    if order_of == [0, 1, 2]:
+        return x._replace(shape=made)
+    x = net.held(x, tuple(extents))
+    name = net.free_name(call, "permute")
+    return net.append(name, "permute", [x], Value(name, made, tuple(extents[axis] for axis in order_of)), order=order_of)
 
 
 def _pruned(one: Any, other: Any) -> Parameter | None:
@@ -211,11 +336,14 @@ def _join(net: _Layers, call: Call, where: str) -> Any:
         return _pruned(one, other)
     if call.arguments.get("alpha", 1) != 1:
         raise refuse(where, f"alpha {call.arguments['alpha']}", "1")
-    values = [_images(each, where, (3, 1)) for each in (one, other)]
-    if values[0].shape != values[1].shape:
-        raise refuse(where, f"tensors [B, {', '.join(map(str, values[0].shape))}] and [B, {', '.join(map(str, values[1].shape))}]",
-                      "equal shapes, none that is repeated")
-    return net.add(net.free_name(call, call.operation), call.operation, values, values[0].shape)
+    values = [_images(each, where, _ANY) for each in (one, other)]
+    shapes = [value.shape for value in values]
+    repeats = call.operation == "mul" and len(shapes[0]) == len(shapes[1]) and all(
+        a == b or 1 in (a, b) for a, b in zip(*shapes))
+    if shapes[0] != shapes[1] and not repeats:
+        raise refuse(where, f"tensors [B, {_words(shapes[0])}] and [B, {_words(shapes[1])}]",
+                      "equal extents, or 1" if call.operation == "mul" else "equal shapes, none that is repeated")
+    return net.add(net.free_name(call, call.operation), call.operation, values, tuple(map(max, *shapes)))
 
 
 def _axis(value: Any, rank: int) -> int:
@@ -223,7 +351,7 @@ def _axis(value: Any, rank: int) -> int:
 
 
 def _cat(net: _Layers, call: Call, where: str) -> Value:
-    values = [_images(each, where, (3, 1)) for each in call.arguments["tensors"]]
+    values = [_images(each, where, _ANY) for each in call.arguments["tensors"]]
     if _axis(call.arguments.get("dim", 0), len(values[0].shape)) != 1:
         raise refuse(where, f"cat along axis {call.arguments.get('dim', 0)}", "axis 1, the channels")
     return net.add(net.free_name(call, "cat"), "concat", values, call.shape[1:]) if len(values) > 1 else values[0]
@@ -231,7 +359,7 @@ def _cat(net: _Layers, call: Call, where: str) -> Value:
 
 def _split(net: _Layers, call: Call, where: str) -> Parts:
     a = call.arguments
-    x = _images(a["input"], where, (3, 1))
+    x = _images(a["input"], where, _ANY)
     if _axis(a.get("dim", 0), len(x.shape)) != 1:
         raise refuse(where, f"{call.operation} along axis {a.get('dim', 0)}", "axis 1, the channels")
     channels = x.shape[0]
@@ -257,7 +385,7 @@ def _range(start: Any, stop: Any, step: Any, size: int, where: str) -> tuple[int
 
 def _slice(net: _Layers, call: Call, where: str) -> Value:
     a = call.arguments
-    x = _images(a["input"], where, (3, 1))
+    x = _images(a["input"], where, _ANY)
     axis = _axis(a.get("dim", 0), len(x.shape))
     if call.operation == "narrow":
         start, stop, step = int(a["start"]), int(a["start"]) + int(a["length"]), 1
@@ -274,7 +402,7 @@ def _getitem(net: _Layers, call: Call, where: str) -> Value:
     x, index = call.arguments["input"], call.arguments["index"]
     if isinstance(x, Parts) and isinstance(index, int):
         return _take(net, call, x.whole, *x.ranges[index])
-    x = _images(x, where, (3, 1))
+    x = _images(x, where, _ANY)
     index = index if isinstance(index, (list, tuple)) else [index]
     if not all(isinstance(each, slice) for each in index) or any(each != slice(None) for each in [*index[:1], *index[2:]]):
         raise refuse(where, "an index", "a slice of the channels, x[:, first:last]")
@@ -289,6 +417,8 @@ def _same(net: _Layers, call: Call, where: str) -> Any:
 _LAYERS: dict[str, Callable[[_Layers, Call, str], Any]] = {
     "conv2d": _conv2d, "linear": _linear, "batch_norm": _batch_norm, "hardtanh": _hardtanh, "leaky_relu": _leaky_relu,
     "gelu": _gelu, "dropout": _dropout, "max_pool2d": _pool, "avg_pool2d": _pool, "adaptive_avg_pool2d": _adaptive, "mean": _mean,
+    "conv1d": _conv1d, "layer_norm": _norm, "group_norm": _norm, "softmax": _softmax, "permute": _permute, "transpose": _permute,
+    "unsqueeze": _reshape,
     "flatten": _reshape, "view": _reshape, "reshape": _reshape, "squeeze": _reshape, "add": _join, "mul": _join, "cat": _cat,
     "chunk": _split, "split": _split, "split_with_sizes": _split, "narrow": _slice, "slice": _slice, "getitem": _getitem,
     **{name: _function for name in ("relu", "relu6", "tanh", "sigmoid", "silu", "hardswish", "hardsigmoid")},
@@ -303,25 +433,28 @@ def network(model: nn.Module, example_input: Any) -> dict[str, Any]:
 
     model          any module that computes one tensor [B, N] from one, by a linear operator at its end; in evaluation, as which it
                    is recorded. Nothing of it changes. Weights under torch.nn.utils.prune are those that it prunes
-    example_input  a batch of images [B, C, H, W], or of vectors [B, N]; B is no part of the network
+    example_input  a batch of images [B, C, H, W], of lines [B, C, L], which are [C, 1, L] in the network, or of vectors [B, N],
+                   [N, 1, 1]; B is no part of the network
 
-    It is recorded by torch.export, where PyTorch has it, otherwise by torch.fx. Modules and functions: conv2d, linear, batch_norm,
-    relu, relu6, leaky_relu, hardtanh from 0 to 6, tanh, sigmoid, hardsigmoid, hardswish, silu, gelu, dropout, max_pool2d,
-    avg_pool2d, adaptive_avg_pool2d, the mean over height and width, flatten and view to [B, N], add and mul of tensors of one
-    shape, cat, chunk, split and slices of channels. bppsa.RequestError names, in one line, the module and the operation that a
-    network does not have, and what torch.export or torch.fx could not record, such as control flow that depends on values.
+    It is recorded by torch.export, where PyTorch has it, otherwise by torch.fx. Modules and functions: conv1d, conv2d, linear,
+    batch_norm, layer_norm, group_norm, softmax, relu, relu6, leaky_relu, hardtanh from 0 to 6, tanh, sigmoid, hardsigmoid,
+    hardswish, silu, gelu, dropout, max_pool2d, avg_pool2d, adaptive_avg_pool2d, the mean over height and width, flatten, view,
+    reshape, squeeze, unsqueeze, permute and transpose behind the batch, add of tensors of one shape, mul also where extents of 1
+    are repeated, cat, chunk, split and slices of channels. bppsa.RequestError names, in one line, the module and the operation
+    that a network does not have, and what torch.export or torch.fx could not record, such as control flow that depends on values.
 
     network(torchvision.models.resnet18(), torch.empty(1, 3, 224, 224))["layers"][0]
     """
     if not isinstance(model, nn.Module):
         raise refuse("model", f"a {type(model).__name__}", "a torch.nn.Module")
     example = tuple(example_input) if isinstance(example_input, (list, tuple)) else (example_input,)
-    if len(example) != 1 or not isinstance(example[0], Tensor) or example[0].dim() not in (2, 4) or example[0].shape[0] < 1:
-        raise refuse("example_input", "not one tensor of 4 or 2 axes", "a batch of images [B, C, H, W], or of vectors [B, N]")
+    if len(example) != 1 or not isinstance(example[0], Tensor) or example[0].dim() not in (2, 3, 4) or example[0].shape[0] < 1:
+        raise refuse("example_input", "not one tensor of 4, 3 or 2 axes",
+                     "a batch of images [B, C, H, W], of lines [B, C, L], or of vectors [B, N]")
     calls, inputs, outputs = record(model, example)
     shape = tuple(example[0].shape[1:])
     net = _Layers()
-    net.values[inputs[0]] = Value("input", shape)
+    net.values[inputs[0]] = Value("input", shape, held_as(shape))
     for node, call in calls:
         if isinstance(call, Parameter):
             net.values[node] = call
@@ -339,4 +472,4 @@ def network(model: nn.Module, example_input: Any) -> dict[str, Any]:
     if not net.layers or net.layers[-1]["name"] != result.layer or net.layers[-1]["op"] != "linear":
         last = next((each["op"] for each in net.layers if each["name"] == result.layer), "nothing")
         raise refuse("network", f"an output of {last}", "a model that ends with a linear operator, the head")
-    return {"input": [*shape, *[1] * (3 - len(shape))], "layers": net.layers}
+    return {"input": list(held_as(shape)), "layers": net.layers}

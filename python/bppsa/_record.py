@@ -39,10 +39,13 @@ def refuse(where: str, found: str, expected: str) -> RequestError:
 
 # The arguments of operations, in order, as torch.ops.aten has them.
 _WINDOW = "input kernel_size stride padding dilation ceil_mode"
+_CONV = "input weight bias stride padding dilation groups"
 _ARGUMENTS = {name: words.split() for name, words in {
-    "conv2d": "input weight bias stride padding dilation groups",
+    "conv1d": _CONV, "conv2d": _CONV,
     "linear": "input weight bias",
     "batch_norm": "input weight bias running_mean running_var training momentum eps",
+    "layer_norm": "input normalized_shape weight bias eps", "group_norm": "input num_groups weight bias eps",
+    "softmax": "input dim",
     "relu": "input", "relu6": "input", "tanh": "input", "sigmoid": "input", "silu": "input", "hardswish": "input",
     "hardsigmoid": "input", "gelu": "input approximate", "leaky_relu": "input negative_slope", "hardtanh": "input min_val max_val",
     "max_pool2d": _WINDOW,
@@ -50,6 +53,7 @@ _ARGUMENTS = {name: words.split() for name, words in {
     "adaptive_avg_pool2d": "input output_size",
     "mean": "input dim keepdim",
     "flatten": "input start_dim end_dim", "view": "input size", "reshape": "input size", "squeeze": "input dim",
+    "unsqueeze": "input dim", "permute": "input dims", "transpose": "input dim0 dim1",
     "dropout": "input p train",
     "add": "input other alpha", "mul": "input other",
     "cat": "tensors dim", "chunk": "input chunks dim", "split": "input split_size dim", "split_with_sizes": "input split_size dim",
@@ -58,7 +62,8 @@ _ARGUMENTS = {name: words.split() for name, words in {
 }.items()}
 # The same operations under other names, and arguments that other functions call otherwise.
 _SAME = {"max_pool2d_with_indices": "max_pool2d", "concat": "cat", "concatenate": "cat", "_unsafe_view": "view", "iadd": "add",
-         "imul": "mul", "multiply": "mul", "unsafe_chunk": "chunk", "unsafe_split": "split", "float": "to", "type_as": "to"}
+         "imul": "mul", "multiply": "mul", "swapaxes": "transpose", "swapdims": "transpose",
+         "unsafe_chunk": "chunk", "unsafe_split": "split", "float": "to", "type_as": "to"}
 _WORDS = {"self": "input", "x": "input", "training": "train", "split_size_or_sections": "split_size", "split_sizes": "split_size",
           "shape": "size", "max": "max_val", "min": "min_val", "axis": "dim", "p0": "size"}
 
@@ -159,6 +164,15 @@ class _Proxy(torch.fx.Proxy):
         return self.tracer.iter(self)
 
 
+    def __getattr__(self, name: str) -> torch.fx.proxy.Attribute:
+        return _Attribute(self, name)
+
+
+class _Attribute(torch.fx.proxy.Attribute):
+    """An attribute of such a value: `b, c, h, w = x.shape`."""
+    __iter__ = _Proxy.__iter__
+
+
 class _Tracer(torch.fx.Tracer):
     """torch.fx's, which notes with every node the module that makes it."""
     _at = ""
@@ -199,9 +213,13 @@ _MODULES: dict[type, tuple[str, dict[str, str]]] = {
     nn.AdaptiveAvgPool2d: ("adaptive_avg_pool2d", {"output_size": "output_size"}),
     nn.MaxPool2d: ("max_pool2d", {name: name for name in _WINDOW.split()[1:]}),
     nn.AvgPool2d: ("avg_pool2d", {name: name for name in _ARGUMENTS["avg_pool2d"][1:]}),
-    nn.Conv2d: ("conv2d", {name: name for name in ("stride", "padding", "dilation", "groups")}),
+    **{kind: (name, {name: name for name in ("stride", "padding", "dilation", "groups")})
+       for kind, name in ((nn.Conv1d, "conv1d"), (nn.Conv2d, "conv2d"))},
     nn.Linear: ("linear", {}),
-    nn.BatchNorm2d: ("batch_norm", {"momentum": "momentum", "eps": "eps"}),
+    **{kind: ("batch_norm", {"momentum": "momentum", "eps": "eps"}) for kind in (nn.BatchNorm1d, nn.BatchNorm2d)},
+    nn.LayerNorm: ("layer_norm", {"normalized_shape": "normalized_shape", "eps": "eps"}),
+    nn.GroupNorm: ("group_norm", {"num_groups": "num_groups", "eps": "eps"}),
+    nn.Softmax: ("softmax", {"dim": "dim"}),
 }
 
 
@@ -238,7 +256,7 @@ def _of_function(node: torch.fx.Node, names: dict[Any, str], where: str) -> tupl
     method = node.op == "call_method"
     called = _called(node.target) if method else names.get(node.target, getattr(node.target, "__name__", str(node.target)))
     order, args = _ARGUMENTS.get(called, []), node.args
-    if called in ("view", "reshape") and len(args) > 2:  # x.view(a, b)
+    if called in ("view", "reshape", "permute") and len(args) > 2:  # x.view(a, b)
         args = (args[0], args[1:])
     if node.target is nn.functional.batch_norm:
         order = ["input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps"]

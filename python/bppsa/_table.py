@@ -46,8 +46,9 @@ class Flops:
     """A table of FLOPs for one sample, with a row a layer. A FLOP is a multiplication or an addition, and a multiply-add (MAC) has
     two; counts by the rules of docs/flops.md.
 
-    rows     dicts: "name", "operator", "class" ("matmul": convolutions and linear operators; "batch_norm", "pool", "activation",
-             "join", "move"), "inputs", "input_shape" and "output_shape" (C, H, W), "parameters", "weight_count", "kept", "density",
+    rows     dicts: "name", "operator", "class" ("matmul": convolutions and linear operators; "batch_norm", "norm", "pool",
+             "activation", "join", "move"), "inputs", "input_shape" and "output_shape" (C, H, W), "parameters", "weight_count",
+             "kept", "density",
              "macs_*", "forward_*", "to_input_*" and "to_weights_*" (the gradients of the layer's input and of its weights), each
              *_dense      all weights at every output, the zeros of the padding too: what dense kernels compute, and what
                           torch.utils.flop_counter counts
@@ -156,7 +157,7 @@ def flops(model: nn.Module, example_input: Any, mask: Mapping[str, Any] | None =
     table.csv("layers.csv"), table.svg("layers.svg")
     """
     graph = network(model, example_input)
-    weighted = [layer["name"] for layer in graph["layers"] if layer["op"] in ("conv2d", "linear")]
+    weighted = [layer["name"] for layer in graph["layers"] if layer["op"] in ("conv1d", "conv2d", "linear")]
     masks = _masks(model, weighted, mask or {})
     common = {**options, **({"mask": masks} if masks else {}), "json": True}
 

@@ -12,6 +12,16 @@
   "\"s\","                                                                                                                       \
   "\"op\": \"add\", \"inputs\": [\"n\", \"p\"]}, {\"name\": \"fc\", \"op\": \"linear\", \"out\": 4}]}"
 
+#define GATES                                                                                                                    \
+  "{\"input\": [4, 5, 6], \"layers\": [{\"name\": \"c1\", \"op\": \"conv2d\", \"out\": 6, \"kernel\": 3, \"padding\": 1},"       \
+  "{\"name\": \"n\", \"op\": \"groupnorm\", \"groups\": 3}, {\"name\": \"q\", \"op\": \"global_avgpool\"}, {\"name\": \"g\","    \
+  "\"op\": \"conv2d\", \"out\": 6, \"kernel\": 1}, {\"name\": \"m\", \"op\": \"mul\", \"inputs\": [\"g\", \"n\"]}, {\"name\":"   \
+  "\"p\", \"op\": \"permute\", \"order\": [1, 2, 0]}, {\"name\": \"l\", \"op\": \"layernorm\", \"shape\": [6]}, {\"name\": "     \
+  "\"s\","                                                                                                                       \
+  "\"op\": \"softmax\", \"axis\": 1}, {\"name\": \"r\", \"op\": \"reshape\", \"shape\": [6, 1, 30]}, {\"name\": \"c2\","         \
+  "\"op\": \"conv1d\", \"out\": 6, \"kernel\": 3, \"stride\": 2, \"padding\": [2, 1], \"groups\": 2}, {\"name\": \"l2\","        \
+  "\"op\": \"layernorm\", \"shape\": [6, 1, 16], \"affine\": false}, {\"name\": \"fc\", \"op\": \"linear\", \"out\": 4}]}"
+
 static const json_t *part(const json_t *document, const char *key) {
   const json_t *found = json_object_get(document, key);
   assert_non_null(found);
@@ -52,11 +62,14 @@ static void test_beside_scan(void **state) {
                                       "joins.json --prune 0.5",
                                       "joins.json --input-grad",
                                       "joins.json --up-levels 2",
+                                      "gates.json --prune 0.5 --up-levels 1",
+                                      "gates.json --input-grad --up-levels 0",
                                       "resnet20 --in-shape 3,8,8 --prune 0.9 --up-levels 0",
                                       "mobilenetv2 --in-shape 3,32,32 --up-levels 0"};
   put_text("all.json", ALL_OPERATORS);
   put_text("later.json", LATER_OPERATORS);
   put_text("joins.json", JOINS);
+  put_text("gates.json", GATES);
   for (size_t i = 0; i < sizeof lines / sizeof lines[0]; ++i) {
     check_line(lines[i]);
   }

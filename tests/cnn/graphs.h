@@ -65,12 +65,67 @@ static inline int graph_alike(graph_writer *w, int x, bool any) {
   return x;
 }
 
+/* Squeeze and excitation: a factor of each channel from the means of all, or of each position from all channels. */
+static inline void graph_gate(graph_writer *w, int x) {
+  const int64_t c = w->shape[x][0], h = w->shape[x][1], width = w->shape[x][2];
+  const bool positions = chain_below(&w->counter, 3) == 0;
+  int gate = positions ? x : graph_add(w, "global_avgpool", "", 1, &x, c, 1, 1);
+  gate = graph_conv(w, gate, positions ? 1 : c, 1, 1);
+  gate = graph_add(w, "sigmoid", "", 1, &gate, positions ? 1 : c, positions ? h : 1, positions ? width : 1);
+  const int read[3] = {chain_below(&w->counter, 2) == 0 ? x : gate, 0};
+  graph_add(w, "mul", "", 2, (const int[]){read[0], read[0] == x ? gate : x}, c, h, width);
+}
+
+static inline void graph_permute(graph_writer *w, int x) {
+  static const int orders[][3] = {{0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+  const int *order = orders[chain_below(&w->counter, 5)];
+  const int64_t *s = w->shape[x];
+  char members[80];
+  snprintf(members, sizeof members, ", \"order\": [%d, %d, %d]", order[0], order[1], order[2]);
+  graph_add(w, "permute", members, 1, &x, s[order[0]], s[order[1]], s[order[2]]);
+}
+
+/* Positions in a line, over which a convolution goes. */
+static inline void graph_line(graph_writer *w, int x) {
+  const int64_t c = w->shape[x][0], length = w->shape[x][1] * w->shape[x][2];
+  char members[120];
+  snprintf(members, sizeof members, ", \"shape\": [%d, 1, %d]", (int)c, (int)length);
+  const int line = graph_add(w, "reshape", members, 1, &x, c, 1, length);
+  snprintf(members, sizeof members, ", \"out\": %d, \"kernel\": 3, \"padding\": [2, 1], \"stride\": 2, \"groups\": %d", (int)c,
+           (int)c);
+  graph_add(w, "conv1d", members, 1, &line, c, 1, (length + 3 - 3) / 2 + 1);
+}
+
+/* A normalisation of groups of four values or more: the statistics of fewer almost determine them. */
+static inline void graph_normalise(graph_writer *w, int x) {
+  const int64_t *s = w->shape[x];
+  const bool affine = chain_below(&w->counter, 3) > 0;
+  char members[120];
+  const int kind = (int)chain_below(&w->counter, 3), axis = (int)chain_below(&w->counter, 3);
+  if (kind == 0 && s[axis] > 2) {
+    snprintf(members, sizeof members, ", \"axis\": %d", axis);
+    graph_add(w, "softmax", members, 1, &x, s[0], s[1], s[2]);
+  } else if (kind == 1 && s[1] * s[2] > 3) {
+    char channels[20] = "";
+    if (axis == 0) {
+      snprintf(channels, sizeof channels, "%d, ", (int)s[0]);
+    }
+    snprintf(members, sizeof members, ", \"shape\": [%s%d, %d], \"eps\": 0.1, \"affine\": %s", channels, (int)s[1], (int)s[2],
+             affine ? "true" : "false");
+    graph_add(w, "layernorm", members, 1, &x, s[0], s[1], s[2]);
+  } else if (s[0] * s[1] * s[2] > 7) {
+    const int groups = s[0] % 2 == 0 && axis > 0 ? 2 : 1;
+    snprintf(members, sizeof members, ", \"groups\": %d, \"eps\": 0.1, \"affine\": %s", groups, affine ? "true" : "false");
+    graph_add(w, "groupnorm", members, 1, &x, s[0], s[1], s[2]);
+  }
+}
+
 static inline void graph_step(graph_writer *w) {
   const int x = w->count - 1 - (int)chain_below(&w->counter, w->count < 4 ? w->count : 4);
   const int64_t c = w->shape[x][0], h = w->shape[x][1], width = w->shape[x][2];
   char members[80];
   int y, read[3];
-  switch (chain_below(&w->counter, 8)) {
+  switch (chain_below(&w->counter, 14)) {
   case 0:
     graph_function(w, x);
     break;
@@ -102,6 +157,20 @@ static inline void graph_step(graph_writer *w) {
     y = (int)chain_below(&w->counter, c);
     snprintf(members, sizeof members, ", \"first\": %d, \"out\": %d", y, (int)(c - y));
     graph_add(w, "slice", members, 1, &x, c - y, h, width);
+    break;
+  case 7:
+    graph_permute(w, x);
+    break;
+  case 8:
+  case 9:
+    graph_gate(w, x);
+    break;
+  case 10:
+    graph_line(w, x);
+    break;
+  case 11:
+  case 12:
+    graph_normalise(w, x);
     break;
   default:
     if (h > 1 && width > 1) {
@@ -148,21 +217,85 @@ static inline bppsa_cnn_network graph_network(uint64_t number, bool smooth) {
   return network;
 }
 
-/* The output of a layer that joins or splits its inputs. */
-static inline void graph_join(const bppsa_cnn_network *network, int64_t i, double *const *tensors, double *out) {
+/* Softmax, layer norm or group norm of the values at first, first + step, ..; weight and bias of a channel, or of a place
+ * in the group. */
+static inline void graph_group(const bppsa_cnn_layer *layer, int64_t first, int64_t step, int64_t size, const double *in,
+                               const double *weight, const double *bias, double *out) {
+  double mean = 0, variance = 0, sum = 0;
+  for (int64_t k = 0; k < size; ++k) {
+    mean += in[first + k * step] / (double)size;
+    sum += exp(in[first + k * step]);
+  }
+  for (int64_t k = 0; k < size; ++k) {
+    variance += pow(in[first + k * step] - mean, 2) / (double)size;
+  }
+  for (int64_t k = 0; k < size; ++k) {
+    const int64_t i = first + k * step, channel = i / (layer->op.in[1] * layer->op.in[2]);
+    const int64_t place = layer->node == BPPSA_CNN_GROUPNORM ? channel : k;
+    const double z = (in[i] - mean) / sqrt(variance + layer->op.epsilon);
+    out[i] = layer->node == BPPSA_CNN_SOFTMAX ? exp(in[i]) / sum : !layer->bias ? z : z * weight[place] + bias[place];
+  }
+}
+
+static inline void graph_normalised(const bppsa_cnn_layer *layer, const double *in, double *const *parameters, double *out) {
+  const int64_t *s = layer->op.in, all = s[0] * s[1] * s[2];
+  const double *weight = layer->bias ? parameters[0] : NULL, *bias = layer->bias ? parameters[1] : NULL;
+  if (layer->node == BPPSA_CNN_SOFTMAX) {
+    const int64_t step = layer->axis == 0 ? s[1] * s[2] : layer->axis == 1 ? s[2] : 1, size = s[layer->axis];
+    for (int64_t i = 0; i < all; ++i) {
+      if (i / step % size == 0) {
+        graph_group(layer, i, step, size, in, NULL, NULL, out);
+      }
+    }
+    return;
+  }
+  int64_t size = all / (layer->node == BPPSA_CNN_GROUPNORM ? layer->op.groups : 1);
+  for (int64_t k = 0; k < layer->extents && layer->node == BPPSA_CNN_LAYERNORM; ++k) {
+    size = k == 0 ? layer->shape[0] : size * layer->shape[k];
+  }
+  for (int64_t first = 0; first < all; first += size) {
+    graph_group(layer, first, 1, size, in, weight, bias, out);
+  }
+}
+
+/* A value of a mul's input that may be repeated, at position v of the output. */
+static inline double graph_repeated(const bppsa_cnn_layer *layer, const int64_t *in, const double *values, int64_t v) {
+  const int64_t *out = layer->out;
+  const int64_t at[3] = {v / (out[1] * out[2]) % in[0], v / out[2] % out[1] % in[1], v % out[2] % in[2]};
+  return values[(at[0] * in[1] + at[1]) * in[2] + at[2]];
+}
+
+/* The place of value v of permute's input in its output. */
+static inline int64_t graph_permuted(const bppsa_cnn_layer *layer, int64_t v) {
+  const int64_t *in = layer->op.in, at[3] = {v / (in[1] * in[2]), v / in[2] % in[1], v % in[2]};
+  const int64_t *order = layer->order;
+  return (at[order[0]] * layer->out[1] + at[order[1]]) * layer->out[2] + at[order[2]];
+}
+
+/* The output of a layer that is no operator. */
+static inline void graph_join(const bppsa_cnn_network *network, int64_t i, double *const *tensors, double *const *parameters,
+                              double *out) {
   const bppsa_cnn_layer *layer = &network->layers[i];
   const int64_t plane = layer->out[1] * layer->out[2], size = layer->out[0] * plane;
   int64_t at = 0;
+  if (layer->node >= BPPSA_CNN_SUMS) {
+    memset(out, 0, (size_t)size * sizeof *out); /* nothing here reads the sums */
+    if (layer->node > BPPSA_CNN_SUMS) {
+      graph_normalised(layer, tensors[bppsa_cnn_input_of(network, i, 0) + 1], parameters, out);
+    }
+    return;
+  }
   for (int64_t k = 0; k < bppsa_cnn_input_count(network, i); ++k) {
-    const int64_t tensor = bppsa_cnn_input_of(network, i, k) + 1;
+    const int64_t input = bppsa_cnn_input_of(network, i, k), tensor = input + 1;
+    const int64_t *shape = input < 0 ? network->in : network->layers[input].out;
     const double *in = tensors[tensor];
     const int64_t count = layer->node == BPPSA_CNN_CONCAT ? bppsa_cnn_size(network, tensor) : size;
     for (int64_t v = 0; v < count; ++v) {
-      double *to = &out[at + v];
-      *to = layer->node == BPPSA_CNN_SLICE              ? in[layer->first * plane + v]
-            : k == 0 || layer->node == BPPSA_CNN_CONCAT ? in[v]
-            : layer->node == BPPSA_CNN_ADD              ? *to + in[v]
-                                                        : *to * in[v];
+      double *to = &out[layer->node == BPPSA_CNN_PERMUTE ? graph_permuted(layer, v) : at + v];
+      const double value = layer->node == BPPSA_CNN_SLICE ? in[layer->first * plane + v]
+                           : layer->node == BPPSA_CNN_MUL ? graph_repeated(layer, shape, in, v)
+                                                          : in[v];
+      *to = k == 0 || layer->node == BPPSA_CNN_CONCAT ? value : layer->node == BPPSA_CNN_ADD ? *to + value : *to * value;
     }
     at += layer->node == BPPSA_CNN_CONCAT ? count : 0;
   }
@@ -171,7 +304,7 @@ static inline void graph_join(const bppsa_cnn_network *network, int64_t i, doubl
 /* Σ seed · logits over the samples of a problem, in float64. */
 static inline double graph_loss(const problem *p) {
   const bppsa_cnn_network *network = &p->network;
-  double *tensors[GRAPH_TENSORS + 1], loss = 0;
+  double *tensors[2 * GRAPH_TENSORS + 1], loss = 0; /* a normalisation is two layers */
   for (int64_t b = 0; b < p->batch; ++b) {
     double *const *parameters = p->parameters;
     tensors[0] = p->x + b * bppsa_cnn_size(network, 0);
@@ -180,7 +313,8 @@ static inline double graph_loss(const problem *p) {
       const int64_t size = bppsa_cnn_size(network, i + 1), plane = layer->out[1] * layer->out[2];
       tensors[i + 1] = bppsa_alloc((size_t)size * sizeof(double));
       if (layer->node != BPPSA_CNN_OPERATOR) {
-        graph_join(network, i, tensors, tensors[i + 1]);
+        graph_join(network, i, tensors, parameters, tensors[i + 1]);
+        parameters += bppsa_cnn_parameters(layer);
         continue;
       }
       forward_op f = {.op = layer->op, .weights = bppsa_cnn_has_weights(layer) ? *parameters++ : NULL};

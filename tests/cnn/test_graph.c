@@ -39,6 +39,7 @@ static void check_differences(problem *p, const result *bp, int number) {
 
 static void test_bp_against_differences(void **state) {
   (void)state;
+  int drawn[BPPSA_CNN_NODES] = {0}, repeated = 0;
   bppsa_device *device = cpu_device(2);
   for (int number = 0; number < GRAPHS; ++number) {
     problem p;
@@ -47,7 +48,17 @@ static void test_bp_against_differences(void **state) {
     result bp = compute(&p, &config, device);
     check_differences(&p, &bp, number);
     free_result(&bp);
+    for (int64_t i = 0; i < p.network.count; ++i) {
+      const bppsa_cnn_layer *layer = &p.network.layers[i];
+      ++drawn[layer->node];
+      for (int64_t k = 0; layer->node == BPPSA_CNN_MUL && k < bppsa_cnn_input_count(&p.network, i); ++k) {
+        repeated += bppsa_cnn_size(&p.network, bppsa_cnn_input_of(&p.network, i, k) + 1) < bppsa_cnn_size(&p.network, i + 1);
+      }
+    }
     free_problem(&p);
+  }
+  for (int node = 0; node < BPPSA_CNN_NODES; ++node) { /* each is drawn, and so are extents that mul repeats */
+    assert_true(drawn[node] > 0 && repeated > 0);
   }
   bppsa_device_destroy(device);
 }

@@ -147,6 +147,47 @@ static void test_graph(void **state) {
   bppsa_cnn_network_free(&copy);
 }
 
+/* A normalisation becomes two layers; a convolution in a line has the kernel's one extent; extents of 1 are repeated by mul, and
+ * count for nothing in a layer norm's shape. */
+static void test_normalisations(void **state) {
+  (void)state;
+  bppsa_cnn_network n;
+  int64_t shape[4];
+  char name[BPPSA_CNN_PARAMETER];
+  assert_int_equal(
+      parse("{\"input\": [4, 1, 6], \"layers\": [{\"name\": \"c\", \"op\": \"conv1d\", \"out\": 6, \"kernel\": 3, \"stride\": 2, "
+            "\"padding\": [1, 2], \"groups\": 2, \"dilation\": 2}, {\"name\": \"n\", \"op\": \"layernorm\", \"shape\": [6, 3]}, "
+            "{\"name\": \"g\", \"op\": \"groupnorm\", \"groups\": 3, \"affine\": false}, {\"name\": \"p\", \"op\": \"permute\", "
+            "\"order\": [2, 0, 1]}, {\"name\": \"s\", \"op\": \"softmax\", \"axis\": 1}, {\"name\": \"q\", \"op\": "
+            "\"global_avgpool\"}, {\"name\": \"m\", \"op\": \"mul\", \"inputs\": [\"q\", \"s\"]}, {\"name\": \"r\", \"op\": "
+            "\"reshape\", \"shape\": [2, 3, 3]}, " HEAD "]}",
+            &n),
+      BPPSA_OK);
+  static const char *const words[] = {"conv1d", "sums",    "layernorm",      "sums", "groupnorm", "permute",
+                                      "sums",   "softmax", "global_avgpool", "mul",  "reshape",   "linear"};
+  static const int64_t shapes[][3] = {{6, 1, 3}, {2, 1, 1}, {6, 1, 3}, {2, 3, 1}, {6, 1, 3}, {3, 6, 1},
+                                      {2, 3, 1}, {3, 6, 1}, {3, 1, 1}, {3, 6, 1}, {2, 3, 3}, {10, 1, 1}};
+  assert_int_equal(n.count, 12);
+  for (int64_t i = 0; i < 12; ++i) {
+    assert_string_equal(bppsa_cnn_layer_word(&n.layers[i]), words[i]);
+    assert_memory_equal(n.layers[i].out, shapes[i], sizeof shapes[i]);
+  }
+  assert_string_equal(n.layers[3].name, "g.sums");
+  assert_int_equal(bppsa_cnn_input_count(&n, 4), 2);
+  assert_int_equal(bppsa_cnn_input_of(&n, 4, 0), 2);
+  assert_int_equal(bppsa_cnn_input_of(&n, 4, 1), 3);
+  assert_int_equal(bppsa_cnn_input_of(&n, 3, 0), 2);
+  assert_int_equal(bppsa_cnn_weight_shape(&n.layers[0], shape), 3);
+  assert_int_equal(shape[0] * 100 + shape[1] * 10 + shape[2], 6 * 100 + 2 * 10 + 3);
+  assert_int_equal(bppsa_cnn_parameters(&n.layers[1]), 0);
+  assert_int_equal(bppsa_cnn_parameters(&n.layers[2]), 2);
+  assert_int_equal(bppsa_cnn_parameters(&n.layers[4]), 0);
+  const bppsa_parameter bias = bppsa_cnn_parameter(&n.layers[2], 1, BPPSA_F32, name);
+  assert_string_equal(name, "n.bias");
+  assert_true(bias.value.ndim == 2 && bias.value.shape[0] == 6 && bias.value.shape[1] == 3 && !bias.statistic);
+  bppsa_cnn_network_free(&n);
+}
+
 /* What is wrong, the line's end, and the status. */
 static const struct {
   const char *text, *message;
@@ -214,8 +255,55 @@ static const struct {
     {LAYERS(SLICE("0", "1") "{\"name\": \"a\", \"op\": \"concat\", \"inputs\": [\"s\", \"input\"]}"),
      "layer 'a': the last operator is concat, expected linear, the head", BPPSA_ERR_ARGUMENT},
     {LAYERS("{\"name\": \"r\"}"), "layer 'r': \"op\": missing, expected an operator's name", BPPSA_ERR_FORMAT},
-    {LAYERS("{\"name\": \"r\", \"op\": \"softmax\"}"), "layer 'r': unknown operator 'softmax', expected one of conv2d",
+    {LAYERS("{\"name\": \"r\", \"op\": \"attention\"}"), "layer 'r': unknown operator 'attention', expected one of conv2d",
      BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"r\", \"op\": \"sums\"}"), "layer 'r': unknown operator 'sums', expected one of conv2d",
+     BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"r\", \"op\": \"softmax\"}"), "layer 'r': softmax: \"axis\": missing, expected a whole number",
+     BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"r\", \"op\": \"softmax\", \"axis\": 3}," HEAD), "layer 'r': softmax: axis 3, expected 0, 1 or 2",
+     BPPSA_ERR_ARGUMENT},
+    {LAYERS("{\"name\": \"n\", \"op\": \"layernorm\", \"shape\": [8]}," HEAD),
+     "layer 'n': layernorm: shape [8] of an input [3, 8, 6], expected the extents of its last axes", BPPSA_ERR_SHAPE},
+    {LAYERS("{\"name\": \"n\", \"op\": \"layernorm\", \"shape\": []}," HEAD),
+     "layer 'n': layernorm: \"shape\": a list of 0, expected a list of one to three whole numbers", BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"n\", \"op\": \"layernorm\", \"shape\": [2, 3, 8, 6]}," HEAD),
+     "\"shape\": a list of 4, expected a list of one", BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"n\", \"op\": \"layernorm\", \"shape\": [6], \"eps\": -1}," HEAD),
+     "layer 'n': layernorm: eps -1, expected a finite", BPPSA_ERR_ARGUMENT},
+    {LAYERS("{\"name\": \"n\", \"op\": \"groupnorm\", \"groups\": 2}," HEAD),
+     "layer 'n': groupnorm: 2 groups of 3 channels, expected a divisor", BPPSA_ERR_ARGUMENT},
+    {LAYERS("{\"name\": \"n\", \"op\": \"groupnorm\", \"groups\": 0}," HEAD), "layer 'n': groupnorm: 0 groups of 3 channels",
+     BPPSA_ERR_ARGUMENT},
+    {LAYERS("{\"name\": \"n\", \"op\": \"groupnorm\"}," HEAD), "layer 'n': groupnorm: \"groups\": missing", BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"n.sums\", \"op\": \"relu\"}, {\"name\": \"n\", \"op\": \"groupnorm\", \"groups\": 1}," HEAD),
+     "layer 'n': groupnorm: another layer is called 'n.sums', expected this name to be left to its sums", BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"a23456789b123456789c123456789d123456789e123\", \"op\": \"softmax\", \"axis\": 0}," HEAD),
+     "softmax: a name of 43 letters, expected at most 42, because its sums are called NAME.sums", BPPSA_ERR_FORMAT},
+    {LAYERS(L("s", "softmax", "\"input\"") HEAD), "layer 's': softmax: \"axis\": missing", BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"s\", \"op\": \"softmax\", \"axis\": 0, \"inputs\": [\"t\"]}, {\"name\": \"t\", \"op\": \"add\", "
+            "\"inputs\": "
+            "[\"s\", \"input\"]}," HEAD),
+     "layer 's': its inputs lead back to it by 't', expected layers without a circle", BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"p\", \"op\": \"permute\", \"order\": [0, 1, 1]}," HEAD),
+     "layer 'p': permute: order [0, 1, 1], expected 0, 1 and 2 in some order", BPPSA_ERR_ARGUMENT},
+    {LAYERS("{\"name\": \"p\", \"op\": \"permute\", \"order\": [0, 1]}," HEAD),
+     "layer 'p': permute: \"order\": a list of 2, expected three whole numbers, the input's axes in their new order",
+     BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"p\", \"op\": \"reshape\", \"shape\": [12, 12, 2]}," HEAD),
+     "layer 'p': reshape: [12, 12, 2] from an input of [3, 8, 6], expected a shape of 144 values", BPPSA_ERR_SHAPE},
+    {LAYERS("{\"name\": \"p\", \"op\": \"reshape\", \"shape\": [9223372036854775807, 4, 36]}," HEAD),
+     "expected a shape of 144 values", BPPSA_ERR_SHAPE},
+    {LAYERS("{\"name\": \"p\", \"op\": \"reshape\", \"shape\": [-12, -12, 1]}," HEAD), "expected a shape of 144 values",
+     BPPSA_ERR_SHAPE},
+    {LAYERS("{\"name\": \"c\", \"op\": \"conv1d\", \"out\": 2, \"kernel\": 3}," HEAD),
+     "layer 'c': conv1d: input [3, 8, 6], expected [C, 1, L]", BPPSA_ERR_SHAPE},
+    {LAYERS("{\"name\": \"c\", \"op\": \"conv1d\", \"out\": 2, \"kernel\": [1, 3]}," HEAD),
+     "layer 'c': conv1d: \"kernel\": a list of 2, expected a whole number", BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"c\", \"op\": \"conv1d\", \"out\": 2, \"kernel\": 3, \"padding\": [1, 1, 1, 1]}," HEAD),
+     "conv1d: \"padding\": a list of 4, expected a whole number, or two, [left, right]", BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"c\", \"op\": \"maxpool2d\", \"kernel\": 2}," L("a", "mul", "\"c\", \"input\"") HEAD),
+     "layer 'a': mul: inputs 'c' of [3, 4, 3] and 'input' of [3, 8, 6], expected equal extents, or 1", BPPSA_ERR_SHAPE},
     {LAYERS("{\"name\": \"r\", \"op\": \"gru\"}"), "layer 'r': unknown operator 'gru', expected one of conv2d", BPPSA_ERR_FORMAT},
     {LAYERS("{\"name\": \"r\", \"op\": \"relu\", \"kernel\": [1, 1]}"), "layer 'r': member \"kernel\" is unknown of relu",
      BPPSA_ERR_FORMAT},
@@ -275,7 +363,7 @@ static const struct {
     {LAYERS("{\"name\": \"r\", \"op\": \"conv2\"}"),
      "unknown operator 'conv2', expected one of conv2d, linear, relu, leaky_relu, tanh, sigmoid, maxpool2d, avgpool2d, "
      "flatten, relu6, hardsigmoid, hardswish, silu, gelu, adaptive_avgpool2d, global_avgpool, batchnorm2d, dropout, add, mul, "
-     "concat and slice; did you mean conv2d?",
+     "concat, slice, reshape, permute, softmax, layernorm, groupnorm and conv1d; did you mean conv2d?",
      BPPSA_ERR_FORMAT},
     {"{\"input\": [1, 2, 3], \"layer\": [" HEAD "]}",
      "member \"layer\" is unknown, expected input and layers; did you mean layers?", BPPSA_ERR_FORMAT},
@@ -362,9 +450,9 @@ static void test_infer(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_builtins),     cmocka_unit_test(test_graph),
-                                     cmocka_unit_test(test_every_member), cmocka_unit_test(test_short_members),
-                                     cmocka_unit_test(test_bad_files),    cmocka_unit_test(test_memory),
-                                     cmocka_unit_test(test_infer)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_builtins),       cmocka_unit_test(test_graph),
+                                     cmocka_unit_test(test_normalisations), cmocka_unit_test(test_every_member),
+                                     cmocka_unit_test(test_short_members),  cmocka_unit_test(test_bad_files),
+                                     cmocka_unit_test(test_memory),         cmocka_unit_test(test_infer)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

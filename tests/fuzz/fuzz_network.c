@@ -50,7 +50,7 @@ bppsa_status fuzz_run(const fuzz_input *input) {
     FUZZ_CHECK(strlen(network.layers[i].name) > 0);
     if (bppsa_cnn_has_weights(&network.layers[i])) {
       const int32_t axes = bppsa_cnn_weight_shape(&network.layers[i], shape);
-      FUZZ_CHECK(axes == 2 || axes == 4);
+      FUZZ_CHECK(axes == (network.layers[i].op.kind == BPPSA_OPERATOR_LINEAR ? 2 : network.layers[i].line ? 3 : 4));
     }
   }
   const bool small = network.count < 64 && bppsa_cnn_size(&network, 0) < 4096;
@@ -80,6 +80,11 @@ bool fuzz_seed(int index, fuzz_bytes *seed) {
       ("{\"input\":[1,46000,46000],\"layers\":[{\"name\":\"p\",\"op\":\"maxpool2d\",\"kernel\":2},{\"name\":\"fc\",\"op\":"
        "\"linear\","
        "\"out\":1}]}"),
+      ("{\"input\":[4,1,6],\"layers\":[{\"name\":\"c\",\"op\":\"conv1d\",\"out\":4,\"kernel\":3,\"padding\":[1,2],\"groups\":2},"
+       "{\"name\":\"g\",\"op\":\"groupnorm\",\"groups\":2,\"eps\":0.1},{\"name\":\"p\",\"op\":\"permute\",\"order\":[2,0,1]},"
+       "{\"name\":\"n\",\"op\":\"layernorm\",\"shape\":[4,1],\"affine\":false},{\"name\":\"s\",\"op\":\"softmax\",\"axis\":1},"
+       "{\"name\":\"r\",\"op\":\"reshape\",\"shape\":[2,7,2]},{\"name\":\"q\",\"op\":\"global_avgpool\"},"
+       "{\"name\":\"m\",\"op\":\"mul\",\"inputs\":[\"q\",\"r\"]},{\"name\":\"fc\",\"op\":\"linear\",\"out\":2}]}"),
       "{\"input\":[1,2,2],\"layers\":[{\"name\":\"x\",\"op\":\"relu\"},{\"name\":\"x\",\"op\":\"linear\",\"out\":1}]}",
       "{\"input\":[1,2,2],\"layers\":[{\"name\":\"fc\",\"op\":\"linear\",\"out\":9223372036854775807}]}"};
   const int count = (int)(sizeof texts / sizeof texts[0]);

@@ -73,6 +73,30 @@ if has("torch"):
             z = torch.cat([z.mean((2, 3)), F.adaptive_avg_pool2d(z, 1).view(z.size(0), -1)], 1)
             return F.linear(z, self.fc.weight, self.fc.bias)
 
+    class Gates(nn.Module):
+        """Norms of samples, softmax, squeeze and excitation, a shuffle of channels, and axes in other orders, as modules and
+        functions."""
+
+        def __init__(self):
+            super().__init__()
+            self.stem, self.group, self.layer = nn.Conv2d(3, 8, 3), nn.GroupNorm(4, 8, eps=0.1), nn.LayerNorm([8], eps=0.1)
+            self.squeeze, self.excite, self.plain = nn.Conv2d(8, 2, 1), nn.Conv2d(2, 8, 1), nn.LayerNorm((8, 5, 4), eps=0.1,
+                                                                                                         elementwise_affine=False)
+            self.line, self.norm1, self.soft = nn.Conv1d(8, 6, 3, 2, padding=1, groups=2), nn.BatchNorm1d(6), nn.Softmax(dim=1)
+            self.gate, self.same, self.fc = nn.Linear(8, 8), nn.Conv1d(6, 6, 2, padding="same", bias=False), nn.Linear(60, 4)
+
+        def forward(self, x):
+            x = self.group(self.stem(x))
+            x = x * torch.sigmoid(self.excite(torch.relu(self.squeeze(x.mean((2, 3), keepdim=True)))))
+            x = self.layer(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+            b, c, h, w = x.shape
+            x = x.view(b, 2, c // 2, h, w).transpose(1, 2).reshape(b, c, h, w)
+            x = torch.sigmoid(self.gate(x.mean([2, 3]))).view(b, c, 1, 1) * self.plain(x)
+            x = F.softmax(x, -1) * x.softmax(dim=2)
+            x = self.norm1(self.line(x.flatten(2)))
+            x = F.group_norm(x, 3, eps=0.1) + self.soft(self.same(x))
+            return self.fc((x.transpose(1, 2) * x.permute(0, 2, 1).sigmoid()).reshape(b, -1))
+
     class Calls(nn.Module):
         """A model that does what its function does with a convolution and a linear operator."""
 
@@ -81,6 +105,8 @@ if has("torch"):
             self.conv, self.bn, self.fc = nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4, track_running_stats=False), nn.Linear(4, 3)
             self.circular = nn.Conv2d(2, 4, 3, padding=1, padding_mode="circular")
             self.scale, self.hard = nn.Parameter(torch.ones(1)), nn.Hardsigmoid()
+            self.norm = nn.LayerNorm([3, 3])
+            self.norm.bias = None
             self.function = function
 
         def forward(self, x):
@@ -101,7 +127,7 @@ class Networks(unittest.TestCase):
         """The network's gradients by the program are those of the model by autograd."""
         model = model.double().eval()
         for module in model.modules():
-            if isinstance(module, nn.BatchNorm2d):
+            if isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d)):
                 module.running_mean.uniform_(-0.5, 0.5), module.running_var.uniform_(0.5, 2)
         graph = bppsa.torch.network(model, x[:1])
         for layer in graph["layers"]:  # a scan and a count have no use for it, and evaluation leaves nothing out
@@ -123,6 +149,17 @@ class Networks(unittest.TestCase):
         self.assertEqual([layer["name"] for layer in graph["layers"] if layer["op"] == "add"], ["add"])
         graph = self.check_gradients(Functions(), torch.randn(3, 3, 7, 6, dtype=torch.float64), labels)
         self.assertEqual(graph["layers"][-1]["name"], "fc")
+
+    def test_gates(self):
+        """Layers are made where an operation reads another shape, and nowhere else."""
+        graph = self.check_gradients(Gates(), torch.randn(2, 3, 7, 6, dtype=torch.float64), torch.tensor([3, 1]))
+        words = [layer["op"] for layer in graph["layers"]]
+        counts = {word: words.count(word) for word in ("permute", "reshape", "layernorm", "groupnorm", "softmax", "conv1d", "mul")}
+        self.assertEqual(counts, {"permute": 5, "reshape": 4, "layernorm": 2, "groupnorm": 2, "softmax": 3, "conv1d": 2, "mul": 4})
+        model = nn.Sequential(nn.Conv1d(2, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(12, 3))
+        line = bppsa.torch.network(model, torch.ones(1, 2, 5))
+        self.assertEqual(line["input"], [2, 1, 5])
+        self.assertEqual(line["layers"][0]["op"], "conv1d")
 
     def test_hardsigmoid(self):
         """Its gradient in PyTorch has a 1/6 in float32, so that its layers are compared and no gradients."""
@@ -170,7 +207,11 @@ class Networks(unittest.TestCase):
             (lambda m, x: head(m, m.conv(x)) if x.sum() > 0 else m.fc(x), "expected a model whose operations do not depend on"),
             (lambda m, x: m.conv(x).mean((2, 3)), "expected a model that ends with a linear operator"),
             (lambda m, x: (head(m, m.conv(x)), x), "2 outputs, expected one tensor"),
-            (lambda m, x: m.fc(m.conv(x).permute(0, 2, 3, 1)), "permute"),
+            (lambda m, x: m.fc(m.conv(x).permute(0, 2, 3, 1)), "a tensor of 4 axes, expected [B, N]"),
+            (lambda m, x: head(m, m.conv(x).transpose(0, 1).reshape(1, 4, 3, 3)), "expected the batch as the first one"),
+            (lambda m, x: head(m, m.conv(x).view(1, 2, 2, 3, 3).permute(0, 4, 3, 2, 1).reshape(1, 4, 3, 3)), "at most three"),
+            (lambda m, x: head(m, m.norm(m.conv(x))), "a weight without a bias, expected both or neither"),
+            (lambda m, x: head(m, m.conv(x).softmax(0)), "softmax along axis 0, expected one of the axes behind the batch"),
             (lambda m, x: head(m, F.hardtanh(m.conv(x))), "hardtanh from -1"),
             (lambda m, x: head(m, F.conv2d(x, m.conv.weight * m.scale)), "mul: a parameter as an operand"),
             (lambda m, x: head(m, torch.cat([m.conv(x)] * 2, 2)), "expected axis 1, the channels"),
@@ -184,7 +225,7 @@ class Networks(unittest.TestCase):
             self.assertNotIn("\n", str(raised.exception))
             self.assertTrue(str(raised.exception).startswith("network: "), str(raised.exception))
         model = MODELS["resnet20"][0]()
-        for example in (torch.ones(3, 32, 32), torch.ones(0, 3, 32, 32), [torch.ones(1, 3, 32, 32)] * 2, "x"):
+        for example in (torch.ones(3), torch.ones(0, 3, 32, 32), [torch.ones(1, 3, 32, 32)] * 2, "x"):
             with self.assertRaisesRegex(bppsa.RequestError, "example_input: .*, expected a batch of images"):
                 bppsa.torch.network(model, example)
         with self.assertRaisesRegex(bppsa.RequestError, "model: a str, expected a torch.nn.Module"):
