@@ -2,13 +2,15 @@
  *
  * On a CPU, by one thread, a step of r rows at once takes
  *
- *     start + r · each        start = step + reads · (near · w + far · max(0, w - cache))
+ *     start + r · each        start = step + reads · read · w
  *                             each  = row + unit · u + product · w          u = G·H, w = G·H² numbers; twice as many in f64
  *
- * where rows are the samples of BP, or the lanes of a group of up to 16. Two rows share less of reading the weights than more do:
- * reads is 1.5 for BP of two samples, otherwise 1. A lane's row costs `lane` + `gathered` · u besides: what
- * the cell reads is copied, and the gradients are searched for the largest. A pass of C chunks of B samples takes (L + W) steps of
- * ceil(C·B / 16) groups, and mends take a step of their path each, and their rows. Gradients of weights are in `product`.
+ * where rows are the samples of BP, or the lanes of a group of up to 16. Weights beyond the first-level cache have constants of
+ * their own, because BP then reads panels (core/compute/matmul.h), and lanes do not: `panel` and `panel_row` take the place of read
+ * and product in its steps. Within the cache two rows share less of reading the weights than more do: reads is 1.5 for BP of two
+ * samples, otherwise 1. A lane's row costs `lane` + `gathered` · u besides: what the cell reads is copied, and the gradients are
+ * searched for the largest. A pass of C chunks of B samples takes (L + W) steps of ceil(C·B / 16) groups, and mends take a step of
+ * their path each, and their rows. Gradients of weights are in `product`.
  *
  * On a GPU a team of two warps has a chunk of a sample. A pass takes its path, in cycles of a step, and for mends a round in each
  * chunk besides. A step takes as long as the slower warp of its team. Where a multiprocessor has more than two teams, its
@@ -21,12 +23,14 @@
 #include "recurrent/backward_walk.h"
 #include "recurrent/parallel_backward.h"
 
-/* Nanoseconds, fitted by least squares of relative errors to backward passes on one thread of a Xeon with AVX-512 beside other load
- * (minima of 12): RNN, GRU and LSTM, H 8 .. 256, B 1, 2 and 4, f32, C 8, 16 and T / 100. tests/recurrent/backward_costs.c measures
- * them, prints what is predicted, and fits this table anew. Only ratios matter. */
-static const struct {
-  double step, near, far, cache, row, unit, product, lane, gathered;
-} ns = {18.1, .0094, .0345, 8192, 7.97, 2, .0358, 21.4, .081};
+/* Nanoseconds, fitted by least squares of relative errors to backward passes on one thread: RNN, GRU and LSTM, H 8 .. 256, B 1, 2
+ * and 4, C 8, 16 and T / 100. Within the cache f32 on a Xeon with AVX-512 (minima of 12), beyond it both types on an EPYC with AVX2
+ * (minima of 3), both beside other load. tests/recurrent/backward_costs.c measures them, prints what is predicted, and fits both
+ * rows anew. Only ratios within a row matter. */
+enum { CACHE = 8192 /* w */ };
+static const struct cpu_cost {
+  double step, read, row, unit, product, lane, gathered, panel, panel_row;
+} cpu_costs[] = {{18.1, .0094, 7.97, 2, .0358, 21.4, .081, .0094, .0358}, {70, .166, 101, 1, .0488, 0, 0, .0349, .0557}};
 
 enum { GROUP = 16 /* lanes, as in recurrent/walk_back.h */ };
 
@@ -59,9 +63,23 @@ typedef struct {
   double start, each;
 } step_cost;
 
-static step_cost step_of(const bppsa_forward_shape *s, double reads) {
-  const double size = s->dtype == BPPSA_F64 ? 2 : 1, u = size * (double)(s->gates * s->hidden), w = u * (double)s->hidden;
-  return (step_cost){ns.step + reads * (ns.near * w + ns.far * fmax(0, w - ns.cache)), ns.row + ns.unit * u + ns.product * w};
+static const struct cpu_cost *cpu_cost_of(const bppsa_forward_shape *s, double *u, double *w) {
+  *u = (s->dtype == BPPSA_F64 ? 2 : 1) * (double)(s->gates * s->hidden);
+  *w = *u * (double)s->hidden;
+  return &cpu_costs[*w > CACHE];
+}
+
+static step_cost step_of_lanes(const bppsa_forward_shape *s) {
+  double u, w;
+  const struct cpu_cost *c = cpu_cost_of(s, &u, &w);
+  return (step_cost){c->step + c->read * w, c->row + c->unit * u + c->product * w};
+}
+
+static step_cost step_of_bp(const bppsa_forward_shape *s) {
+  double u, w;
+  const struct cpu_cost *c = cpu_cost_of(s, &u, &w);
+  const double reads = w <= CACHE && s->batch == 2 ? 1.5 : 1;
+  return (step_cost){c->step + reads * c->panel * w, c->row + c->unit * u + c->panel_row * w};
 }
 
 bppsa_backward_expected bppsa_backward_expect(const bppsa_forward_shape *shape, const bppsa_backward_plan *plan) {
@@ -72,10 +90,11 @@ bppsa_backward_expected bppsa_backward_expect(const bppsa_forward_shape *shape, 
 }
 
 static bppsa_backward_cost model_of_cpu(const bppsa_forward_shape *s, const bppsa_backward_plan *p) {
-  const step_cost step = step_of(s, 1), of_bp = step_of(s, s->batch == 2 ? 1.5 : 1);
-  const double size = s->dtype == BPPSA_F64 ? 2 : 1, batch = (double)s->batch, bp = of_bp.start + batch * of_bp.each;
-  const double lane = step.each + ns.lane + ns.gathered * size * (double)(s->gates * s->hidden),
-               groups = ceil((double)p->chunks * batch / GROUP);
+  double u, w;
+  const struct cpu_cost *c = cpu_cost_of(s, &u, &w);
+  const step_cost step = step_of_lanes(s), of_bp = step_of_bp(s);
+  const double batch = (double)s->batch, bp = of_bp.start + batch * of_bp.each;
+  const double lane = step.each + c->lane + c->gathered * u, groups = ceil((double)p->chunks * batch / GROUP);
   return (bppsa_backward_cost){.fixed = (groups - 1) * bppsa_backward_expect(s, p).path * step.start / bp,
                                .path = step.start / bp,
                                .work = batch * lane / bp};

@@ -14,57 +14,68 @@
 #include "rnn/rnn.h"
 #include "tests/recurrent/passes.h"
 
-enum { GROUP = 16, CONSTANTS = 8, KINDS = 4, MOST_ROWS = 2000, SWEEPS = 4000 };
+enum { GROUP = 16, CONSTANTS = 9, KINDS = 4, MOST_ROWS = 2000, SWEEPS = 4000 };
 
-static const char *const names[CONSTANTS] = {"step", "near", "far", "row", "unit", "product", "lane", "gathered"};
+static const char *const names[CONSTANTS] = {"step", "read", "row", "unit", "product", "lane", "gathered", "panel", "panel_row"};
 static const double cache = 8192; /* as the model has it */
 
 /* A measured time, and what each constant is multiplied with, both over the time. */
 typedef struct {
   double features[CONSTANTS];
+  bool beyond; /* the cache */
 } row;
 
 static row rows[MOST_ROWS];
 static int64_t row_count;
 
-/* steps: of groups, one after the other; walked: of all rows; lanes: whether these are gathered; reads: as the model has it. */
+/* steps: of groups, one after the other; walked: of all rows; lanes: rows are gathered, otherwise they are BP's; reads: as the
+ * model has it. */
 static void add_row(const bppsa_forward_shape *s, double steps, double walked, bool lanes, double reads, double seconds) {
   const double size = s->dtype == BPPSA_F64 ? 2 : 1, u = size * (double)(s->gates * s->hidden), w = u * (double)s->hidden;
+  const bool beyond = w > cache, panels = beyond && !lanes;
   const double all[CONSTANTS] = {steps,
-                                 reads * steps * w,
-                                 reads * steps * fmax(0, w - cache),
+                                 panels ? 0 : reads * steps * w,
                                  walked,
                                  walked * u,
-                                 walked * w,
+                                 panels ? 0 : walked * w,
                                  lanes ? walked : 0,
-                                 lanes ? walked * u : 0};
+                                 lanes ? walked * u : 0,
+                                 panels ? steps * w : 0,
+                                 panels ? walked * w : 0};
   for (int k = 0; k < CONSTANTS && row_count < MOST_ROWS; ++k) {
     rows[row_count].features[k] = all[k] / (1e9 * seconds);
+    rows[row_count].beyond = beyond;
   }
   row_count += row_count < MOST_ROWS;
 }
 
-/* Least squares of relative errors, of constants of 0 or more: one constant after the other, again and again. */
-static void fit(void) {
+/* Least squares of relative errors, of constants of 0 or more: one constant after the other, again and again; of all rows within
+ * the cache, or beyond it. */
+static void fit(bool beyond) {
   double constants[CONSTANTS] = {0}, *left = bppsa_calloc(row_count, sizeof *left), worst = 0;
+  int64_t count = 0;
   for (int64_t i = 0; i < row_count; ++i) {
-    left[i] = 1;
+    left[i] = rows[i].beyond == beyond;
+    count += rows[i].beyond == beyond;
   }
   for (int sweep = 0; sweep < SWEEPS; ++sweep) {
     for (int k = 0; k < CONSTANTS; ++k) {
       double product = 0, square = 1e-300;
       for (int64_t i = 0; i < row_count; ++i) {
+        if (rows[i].beyond != beyond) {
+          continue;
+        }
         product += left[i] * rows[i].features[k];
         square += rows[i].features[k] * rows[i].features[k];
       }
       const double next = fmax(0, constants[k] + product / square), change = next - constants[k];
       constants[k] = next;
       for (int64_t i = 0; i < row_count; ++i) {
-        left[i] -= change * rows[i].features[k];
+        left[i] -= (rows[i].beyond == beyond) * change * rows[i].features[k];
       }
     }
   }
-  printf("\nfitted to %lld times, cache %g:", (long long)row_count, cache);
+  printf("\nfitted to %lld times %s a cache of %g:", (long long)count, beyond ? "beyond" : "within", cache);
   for (int k = 0; k < CONSTANTS; ++k) {
     printf(" %s %.3g", names[k], constants[k]);
   }
@@ -73,7 +84,7 @@ static void fit(void) {
     sum += left[i] * left[i];
     worst = fmax(worst, fabs(left[i]));
   }
-  printf("\nerrors of a time: %.0f %% in the root of the mean square, %.0f %% at most\n", 100 * sqrt(sum / (double)row_count),
+  printf("\nerrors of a time: %.0f %% in the root of the mean square, %.0f %% at most\n", 100 * sqrt(sum / (double)count),
          100 * worst);
   bppsa_free(left);
 }
@@ -148,7 +159,8 @@ int main(int argc, char **argv) {
     }
   }
   if (only == 0) {
-    fit();
+    fit(false);
+    fit(true);
   }
   return ok ? 0 : 1;
 }
