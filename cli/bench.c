@@ -33,10 +33,11 @@
          .help = "features of a step, of noise of variance 1; one point [bitstream, of 1]"},                                     \
         BPPSA_USE(BATCH), BPPSA_USE(RESET_RATE), {.option = BPPSA_OPTION_UP_LEVELS, .help = "of the rows of blelloch [all]"},    \
         {.option = BPPSA_OPTION_CHUNKS, .help = "of the rows of chunked [from T]"}, BPPSA_FORWARD_USES, SPECULATIVE_USES,        \
-        BPPSA_USE(QUICK), BPPSA_USE(RIVALS), BPPSA_USE(EARLIER), BPPSA_USE(CUDNN_DTYPE), BPPSA_USE(INPUT_GRADIENT),              \
-        BPPSA_USE(COLD), BPPSA_USE(REFERENCES), BPPSA_USE(SAVE_REFERENCES), BPPSA_USE(REPEATS), BPPSA_USE(TIME_LIMIT),           \
-        BPPSA_USE(MEMORY_LIMIT), {.option = BPPSA_OPTION_SEED, .help = "of weights, data and seed gradients"},                   \
-        BPPSA_USE(DEVICE), BPPSA_USE(DTYPE), BPPSA_USE(THREADS), RESULT_USES                                                     \
+        BPPSA_USE(RECOMPUTE_EVERY), BPPSA_USE(QUICK), BPPSA_USE(RIVALS), BPPSA_USE(EARLIER), BPPSA_USE(CUDNN_DTYPE),             \
+        BPPSA_USE(INPUT_GRADIENT), BPPSA_USE(COLD), BPPSA_USE(REFERENCES), BPPSA_USE(SAVE_REFERENCES), BPPSA_USE(REPEATS),       \
+        BPPSA_USE(TIME_LIMIT), BPPSA_USE(MEMORY_LIMIT),                                                                          \
+        {.option = BPPSA_OPTION_SEED, .help = "of weights, data and seed gradients"}, BPPSA_USE(DEVICE), BPPSA_USE(DTYPE),       \
+        BPPSA_USE(THREADS), RESULT_USES                                                                                          \
   }
 #define CELL(id, words, functions, rate, sweep)                                                                                  \
   static const bppsa_option_use uses_##id[] = RECURRENT_USES(BPPSA_OPTIONS_##functions);

@@ -9,12 +9,13 @@
     {.option = BPPSA_OPTION_LAYERS, .fallback = ""}, {.option = BPPSA_OPTION_HIDDEN, .fallback = ""}, only BPPSA_USE(NO_BIAS),   \
         BPPSA_USE(BIDIRECTIONAL), {.option = BPPSA_OPTION_RESET_STATE, .fallback = ""},                                          \
         {.option = BPPSA_OPTION_LOSS, .meaning = &bppsa_meaning_train_loss}, BPPSA_USE(IGNORE_LABEL), BPPSA_FORWARD_USES,        \
-        BPPSA_BACKWARD_USES, BPPSA_USE(INPUT_GRADIENTS), BPPSA_USE(CERTIFY), BPPSA_USE(ALGORITHM), BPPSA_USE(UP_LEVELS),         \
-        BPPSA_USE(CHUNKS), BPPSA_USE(PLAN), BPPSA_USE(DEVICE), {.option = BPPSA_OPTION_DTYPE, .fallback = ""},                   \
-        BPPSA_USE(THREADS), BPPSA_RANKS_USES, {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP},                  \
-        {.option = BPPSA_OPTION_WEIGHTS, .required = true}, BPPSA_USE(PREFIX), {.option = BPPSA_OPTION_INPUT, .required = true}, \
-        BPPSA_USE(LABELS), BPPSA_USE(GRAD_OUTPUT), BPPSA_USE(LENGTHS), BPPSA_USE(RESETS), BPPSA_USE(LOSS_WEIGHTS),               \
-        BPPSA_USE(H0), BPPSA_USE(C0), {.option = BPPSA_OPTION_OUT, .required = true}, BPPSA_USES_END                             \
+        BPPSA_BACKWARD_USES, BPPSA_USE(RECOMPUTE_EVERY), BPPSA_USE(INPUT_GRADIENTS), BPPSA_USE(CERTIFY), BPPSA_USE(ALGORITHM),   \
+        BPPSA_USE(UP_LEVELS), BPPSA_USE(CHUNKS), BPPSA_USE(PLAN), BPPSA_USE(DEVICE),                                             \
+        {.option = BPPSA_OPTION_DTYPE, .fallback = ""}, BPPSA_USE(THREADS), BPPSA_RANKS_USES,                                    \
+        {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP}, {.option = BPPSA_OPTION_WEIGHTS, .required = true},    \
+        BPPSA_USE(PREFIX), {.option = BPPSA_OPTION_INPUT, .required = true}, BPPSA_USE(LABELS), BPPSA_USE(GRAD_OUTPUT),          \
+        BPPSA_USE(LENGTHS), BPPSA_USE(RESETS), BPPSA_USE(LOSS_WEIGHTS), BPPSA_USE(H0), BPPSA_USE(C0),                            \
+        {.option = BPPSA_OPTION_OUT, .required = true}, BPPSA_USES_END                                                           \
   }
 #define CELL(id, words, functions, rate, sweep) static const bppsa_option_use uses_##id[] = USES(BPPSA_OPTIONS_##functions);
 #include "networks/cells.inc"

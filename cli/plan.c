@@ -16,7 +16,7 @@
          .fallback = "scan",                                                                                                     \
          .help = "whose plan to show; auto and speculative: with the predicted seconds of all"},                                 \
         BPPSA_USE(BACKWARD_CHUNKS), BPPSA_USE(BACKWARD_WARM_UP), BPPSA_USE(BACKWARD_TOLERANCE), BPPSA_USE(ALGORITHM),            \
-        BPPSA_USE(UP_LEVELS), BPPSA_USE(CHUNKS), BPPSA_USE(INPUT_GRAD), BPPSA_USE(DTYPE),                                        \
+        BPPSA_USE(UP_LEVELS), BPPSA_USE(CHUNKS), BPPSA_USE(RECOMPUTE_EVERY), BPPSA_USE(INPUT_GRAD), BPPSA_USE(DTYPE),            \
         {.option = BPPSA_OPTION_DEVICE, .help = "what auto chooses for; it need not be there"},                                  \
         {.option = BPPSA_OPTION_RANKS, .help = "show what each of P ranks holds and sends"},                                     \
         {.option = BPPSA_OPTION_SPLIT, .fallback = "time"},                                                                      \

@@ -225,6 +225,22 @@ static bool trains_by_loss(const bppsa_cli *cli) {
   return bppsa_cli_value(cli, BPPSA_OPTION_LOSS)->meaning == &bppsa_meaning_train_loss;
 }
 
+/* Reads --recompute-every, which implies BP where nothing else is asked for. */
+static bppsa_status setup_recompute(const bppsa_cli *cli, bppsa_gradient_method *method, int64_t *recompute) {
+  const bppsa_option_value *value = bppsa_cli_value(cli, BPPSA_OPTION_RECOMPUTE_EVERY);
+  if (!value->given) {
+    return BPPSA_OK;
+  }
+  if (method->backward == BPPSA_BACKWARD_SCAN && !bppsa_cli_given(cli, BPPSA_OPTION_BACKWARD) && !any_scan_given(cli)) {
+    method->backward = BPPSA_BACKWARD_BP;
+  }
+  *recompute = value->integer;
+  return method->backward == BPPSA_BACKWARD_BP || method->backward == BPPSA_BACKWARD_AUTO
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "--recompute-every: given beside %s, expected --backward bp or auto",
+                          method->backward == BPPSA_BACKWARD_SCAN ? "a scan" : "speculative BP");
+}
+
 bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_runs runs, bppsa_network_config *config) {
   const struct {
     bppsa_option option;
@@ -270,10 +286,13 @@ bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_runs runs, bppsa_net
   if (runs == BPPSA_RUNS_ALL) {
     setup_numbers(cli, &config->method.scan);
     setup_speculative_numbers(cli, &config->steps.speculation);
+    const bppsa_option_value *recompute = bppsa_cli_value(cli, BPPSA_OPTION_RECOMPUTE_EVERY);
+    config->steps.recompute = recompute->given ? recompute->integer : 0;
     return BPPSA_OK;
   }
   BPPSA_TRY(setup_gradients(cli, &config->method));
-  return setup_speculation(cli, &config->method, &config->steps.speculation);
+  BPPSA_TRY(setup_speculation(cli, &config->method, &config->steps.speculation));
+  return setup_recompute(cli, &config->method, &config->steps.recompute);
 }
 
 static void show_plan(void *context, const char *what) {

@@ -41,9 +41,10 @@
         BPPSA_USE(DROPOUT), BPPSA_USE_AS(LOSS, train_loss), BPPSA_USE(IGNORE_LABEL), BPPSA_USE(INIT), BPPSA_USE(DATA),           \
         BPPSA_USE(SET), BPPSA_USE(PADDING), BPPSA_USE(SAMPLES), BPPSA_USE(SEQ_LEN), BPPSA_USE_AS(INPUT, input_size),             \
         BPPSA_USE(BATCH), BPPSA_USE(VALIDATION), BPPSA_USE(LENGTHS), BPPSA_USE(RESETS), BPPSA_USE(LOSS_WEIGHTS),                 \
-        BPPSA_USE(PACK), BPPSA_USE(STATEFUL), BPPSA_USE(BPTT), BPPSA_FORWARD_USES, BPPSA_BACKWARD_USES, CERTIFY_USES,            \
-        {.option = BPPSA_OPTION_CHUNKS, .help = CHUNKS_HELP}, LOOP_USES, BPPSA_USE(OPTIMIZER),                                   \
-        {.option = BPPSA_OPTION_LR, .fallback = (rate)}, BPPSA_USE(MOMENTUM), RATE_USES, BPPSA_USE(SEED), RUN_USES               \
+        BPPSA_USE(PACK), BPPSA_USE(STATEFUL), BPPSA_USE(BPTT), BPPSA_FORWARD_USES, BPPSA_BACKWARD_USES,                          \
+        BPPSA_USE(RECOMPUTE_EVERY), CERTIFY_USES, {.option = BPPSA_OPTION_CHUNKS, .help = CHUNKS_HELP}, LOOP_USES,               \
+        BPPSA_USE(OPTIMIZER), {.option = BPPSA_OPTION_LR, .fallback = (rate)}, BPPSA_USE(MOMENTUM), RATE_USES, BPPSA_USE(SEED),  \
+        RUN_USES                                                                                                                 \
   }
 #define CELL(id, words, functions, rate, sweep)                                                                                  \
   static const bppsa_option_use uses_##id[] = USES(BPPSA_OPTIONS_##functions, #rate);

@@ -47,6 +47,7 @@ typedef struct {
   uint64_t dropout_seed;
   bool no_head;                      /* its outputs are the top layer's states, whose gradient the caller brings */
   bppsa_backward_method speculation; /* how speculative BP computes its gradients */
+  int64_t recompute;                 /* BP keeps the states of every so many steps; 0: all */
 } bppsa_network_steps;
 
 typedef struct {

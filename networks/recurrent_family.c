@@ -20,7 +20,7 @@ static bppsa_network_config config_of(const bppsa_recurrent_config *c) {
                                 .optimizer_slots = c->optimizer_slots,
                                 .steps = {c->seq_len, c->hidden, c->layers, c->nonlinearity, c->forward, c->lengths, c->resets,
                                           c->reset_state, c->no_bias, c->bidirectional, c->dropout, c->dropout_seed, c->no_head,
-                                          c->speculation}};
+                                          c->speculation, c->recompute}};
 }
 
 static bppsa_network_config default_config(const bppsa_network *network) {
@@ -51,6 +51,7 @@ bppsa_recurrent_config bppsa_network_recurrent_config(const bppsa_network_config
   made.dropout = config->steps.dropout;
   made.dropout_seed = config->steps.dropout_seed;
   made.no_head = config->steps.no_head;
+  made.recompute = config->steps.recompute;
   made.input_gradients = config->input_gradients;
   made.memory_limit = config->memory_limit;
   made.optimizer_slots = config->optimizer_slots;
@@ -212,6 +213,9 @@ static bool put_json(const bppsa_network *network, const bppsa_network_config *c
   }
   if (s->dropout > 0) {
     ok = ok && bppsa_json_put_real(object, "dropout", s->dropout);
+  }
+  if (s->recompute > 0) {
+    ok = ok && bppsa_json_put_integer(object, "recompute", s->recompute);
   }
   if (s->no_bias) {
     ok = ok && bppsa_json_put(object, "bias", json_false());

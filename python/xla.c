@@ -1,15 +1,15 @@
 /* Handlers of XLA's FFI (python/xla.h): a call's buffers become the arrays of recurrent/layer.h, and its attributes and shapes the
  * layer, which is looked up under a lock. Passes take no lock: a layer never changes.
  *
- * (The file is long because its four handlers share the tables of buffers and attributes, and the lookup of layers.) */
+ * (The file is long because its five handlers share the tables of buffers and attributes, and the lookup of layers.) */
 #include "python/xla.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "core/base/alloc.h"
 #include "networks/network_kinds.h"
+#include "python/xla_call.h"
 #include "recurrent/layer.h"
 
 /* ---- names, shapes and types of arrays ---- */
@@ -31,7 +31,7 @@ const char *bppsa_python_xla_arrays(void) {
 
 /* ---- layers ---- */
 
-enum { WORD = 24, KEPT = 64 };
+enum { WORD = BPPSA_XLA_WORD, KEPT = 64 };
 
 /* All that a layer depends on. Compared byte by byte, so it begins as zeros. */
 typedef struct {
@@ -46,11 +46,11 @@ typedef struct {
   bppsa_device *device;
   bppsa_layer *layer;
   bppsa_layer_sizes sizes;
-  int64_t tangent, second; /* bytes of scratch of derivatives along a direction */
-  int64_t users;           /* calls that compute with it now */
-  uint64_t stamp;          /* of its latest use */
-  bool kept;               /* it is in the list */
-  bool pair;               /* the cell's state is one */
+  int64_t tangent, second, third; /* bytes of scratch of derivatives along directions */
+  int64_t users;                  /* calls that compute with it now */
+  uint64_t stamp;                 /* of its latest use */
+  bool kept;                      /* it is in the list */
+  bool pair;                      /* the cell's state is one */
 } entry;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -88,6 +88,7 @@ static bppsa_status fill_entry(const layer_key *key, entry *e) {
   BPPSA_TRY(bppsa_layer_create(&config, kind->cell, e->device, &e->layer));
   bppsa_layer_bytes(e->layer, &e->sizes);
   BPPSA_TRY(bppsa_layer_tangent_bytes(e->layer, &e->tangent, &e->second));
+  BPPSA_TRY(bppsa_layer_second_tangent_bytes(e->layer, &e->third));
   e->pair = kind->cell->pair;
   e->key = *key;
   e->users = 1;
@@ -187,45 +188,14 @@ typedef struct {
   int64_t at;                             /* the pass that is computed */
 } call;
 
-static bool is_named(const bppsa_xla_text *name, const char *wanted) {
-  return name->length == strlen(wanted) && memcmp(name->text, wanted, name->length) == 0;
-}
-
-static const void *find_attribute(const bppsa_xla_attributes *attributes, const char *name, int32_t type) {
-  for (int64_t k = 0; k < attributes->count; ++k) {
-    if (attributes->types[k] == type && is_named(attributes->names[k], name)) {
-      return attributes->items[k];
-    }
-  }
-  return NULL;
-}
-
-static bppsa_status read_word(const bppsa_xla_attributes *attributes, const char *name, char word[WORD]) {
-  const bppsa_xla_text *text = find_attribute(attributes, name, BPPSA_XLA_STRING);
-  if (text == NULL || text->length >= WORD) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "attribute %s: expected a text of at most %d characters", name, WORD - 1);
-  }
-  memcpy(word, text->text, text->length);
-  return BPPSA_OK;
-}
-
-static bppsa_status read_number(const bppsa_xla_attributes *attributes, const char *name, int64_t *number) {
-  const bppsa_xla_scalar *scalar = find_attribute(attributes, name, BPPSA_XLA_SCALAR);
-  if (scalar == NULL || scalar->dtype != BPPSA_XLA_S64) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "attribute %s: expected an int64", name);
-  }
-  memcpy(number, scalar->value, sizeof *number);
-  return BPPSA_OK;
-}
-
 static bppsa_status read_attributes(const bppsa_xla_attributes *attributes, call *c) {
-  BPPSA_TRY(read_word(attributes, "cell", c->key.cell));
-  BPPSA_TRY(read_word(attributes, "method", c->key.method));
-  BPPSA_TRY(read_word(attributes, "forward", c->key.forward));
-  BPPSA_TRY(read_number(attributes, "relu", &c->key.relu));
-  BPPSA_TRY(read_number(attributes, "threads", &c->key.threads));
-  BPPSA_TRY(read_number(attributes, "arguments", &c->arguments));
-  return read_number(attributes, "results", &c->results);
+  BPPSA_TRY(bppsa_xla_read_word(attributes, "cell", c->key.cell));
+  BPPSA_TRY(bppsa_xla_read_word(attributes, "method", c->key.method));
+  BPPSA_TRY(bppsa_xla_read_word(attributes, "forward", c->key.forward));
+  BPPSA_TRY(bppsa_xla_read_number(attributes, "relu", &c->key.relu));
+  BPPSA_TRY(bppsa_xla_read_number(attributes, "threads", &c->key.threads));
+  BPPSA_TRY(bppsa_xla_read_number(attributes, "arguments", &c->arguments));
+  return bppsa_xla_read_number(attributes, "results", &c->results);
 }
 
 /* Gives the buffers of a list to the arrays whose bits are set. */
@@ -332,20 +302,6 @@ static bppsa_status check_arrays(call *c) {
   return BPPSA_OK;
 }
 
-static int64_t size_of(const bppsa_xla_buffer *buffer) {
-  return buffer->dtype == BPPSA_XLA_F64 || buffer->dtype == BPPSA_XLA_S64   ? 8
-         : buffer->dtype == BPPSA_XLA_F32 || buffer->dtype == BPPSA_XLA_S32 ? 4
-                                                                            : 1;
-}
-
-static int64_t bytes_of(const bppsa_xla_buffer *buffer, int64_t first_axis) {
-  int64_t bytes = size_of(buffer);
-  for (int64_t k = first_axis; k < buffer->rank; ++k) {
-    bytes *= buffer->dims[k];
-  }
-  return bytes;
-}
-
 /* An array's part for the pass that is computed; NULL: the call has no such array. */
 static void *part_of(const call *c, int which) {
   const bppsa_xla_buffer *buffer = c->arrays[which];
@@ -353,7 +309,7 @@ static void *part_of(const call *c, int which) {
     return NULL;
   }
   const bool shared = buffer->rank == (int64_t)strlen(table[which].shape);
-  return (char *)buffer->data + (shared ? 0 : c->at * bytes_of(buffer, 1));
+  return (char *)buffer->data + (shared ? 0 : c->at * bppsa_xla_bytes(buffer, 1));
 }
 #define PART(name) part_of(c, ARRAY_##name)
 
@@ -375,7 +331,7 @@ static const int64_t *lengths_of(const call *c) {
 /* Takes XLA's scratch where it is large enough, otherwise memory of the library's own. */
 static bppsa_status find_scratch(call *c, int64_t bytes) {
   const bppsa_xla_buffer *given = c->arrays[ARRAY_scratch], *lengths = c->arrays[ARRAY_lengths];
-  const int64_t count = lengths != NULL && lengths->dtype == BPPSA_XLA_S32 ? bytes_of(lengths, 0) / 4 : 0;
+  const int64_t count = lengths != NULL && lengths->dtype == BPPSA_XLA_S32 ? bppsa_xla_bytes(lengths, 0) / 4 : 0;
   const int64_t front = (count * 8 + BPPSA_ALIGNMENT - 1) / BPPSA_ALIGNMENT * BPPSA_ALIGNMENT;
   char *memory = NULL;
   if (given != NULL && given->dims[0] >= front + bytes && (uintptr_t)given->data % BPPSA_ALIGNMENT == 0) {
@@ -437,6 +393,17 @@ static bppsa_layer_tangents tangents_of(const call *c) {
                                 .b_ih = PART(d_b_ih),
                                 .b_hh = PART(d_b_hh),
                                 .reset_state = PART(d_reset_state)};
+}
+
+static bppsa_layer_tangents other_tangents_of(const call *c) {
+  return (bppsa_layer_tangents){.x = PART(e_x),
+                                .h0 = PART(e_h0),
+                                .c0 = PART(e_c0),
+                                .w_ih = PART(e_w_ih),
+                                .w_hh = PART(e_w_hh),
+                                .b_ih = PART(e_b_ih),
+                                .b_hh = PART(e_b_hh),
+                                .reset_state = PART(e_reset_state)};
 }
 
 /* Adds row 0 of the gradient `from` to the gradient `to` [B][H]. */
@@ -508,6 +475,24 @@ static bppsa_status second(const entry *e, const call *c) {
   return BPPSA_OK;
 }
 
+/* Bytes of the states h, or c, and from one array of the scratch to the next. */
+static int64_t apart(const bppsa_layer_sizes *sizes) {
+  return (sizes->states + BPPSA_ALIGNMENT - 1) / BPPSA_ALIGNMENT * BPPSA_ALIGNMENT;
+}
+
+/* The tangents in the second direction come first in the scratch. */
+static bppsa_status third(const entry *e, const call *c) {
+  if (e == NULL) {
+    return BPPSA_OK; /* the state in front of the first step has no second derivative */
+  }
+  const bppsa_layer_inputs inputs = inputs_of(c);
+  const bppsa_layer_tape tape = tape_of(c);
+  void *h = c->scratch, *cells = e->pair ? c->scratch + apart(&e->sizes) : NULL, *scratch = c->scratch + 2 * apart(&e->sizes);
+  const bppsa_layer_direction one = {tangents_of(c), PART(d_h), PART(d_c)}, other = {other_tangents_of(c), h, cells};
+  BPPSA_TRY(bppsa_layer_tangent(e->layer, e->device, &inputs, &tape, &other.tangents, h, cells, scratch));
+  return bppsa_layer_second_tangent(e->layer, e->device, &inputs, &tape, &one, &other, PART(e_h), PART(e_c), scratch);
+}
+
 /* ---- handlers ---- */
 
 typedef struct {
@@ -532,10 +517,14 @@ static int64_t second_bytes(const entry *e) {
   return e->second;
 }
 
+static int64_t third_bytes(const entry *e) {
+  return 2 * apart(&e->sizes) + (e->tangent > e->third ? e->tangent : e->third);
+}
+
 static void clear_results(const call *c) {
   for (int k = 0; k < ARRAYS; ++k) {
     if ((c->results >> k & 1) && k != ARRAY_scratch) {
-      memset(c->arrays[k]->data, 0, (size_t)bytes_of(c->arrays[k], 0));
+      memset(c->arrays[k]->data, 0, (size_t)bppsa_xla_bytes(c->arrays[k], 0));
     }
   }
 }
@@ -559,37 +548,8 @@ static bppsa_status run_passes(const handler *h, call *c) {
   return status;
 }
 
-static int32_t code_of(bppsa_status status) {
-  switch (status) {
-  case BPPSA_ERR_ARGUMENT:
-  case BPPSA_ERR_SHAPE:
-  case BPPSA_ERR_FORMAT:
-    return BPPSA_XLA_INVALID_ARGUMENT;
-  case BPPSA_ERR_MEMORY:
-    return BPPSA_XLA_RESOURCE_EXHAUSTED;
-  case BPPSA_ERR_UNSUPPORTED:
-    return BPPSA_XLA_UNIMPLEMENTED;
-  case BPPSA_ERR_LIBRARY:
-    return BPPSA_XLA_FAILED_PRECONDITION;
-  default:
-    return BPPSA_XLA_INTERNAL;
-  }
-}
-
-/* Answers XLA's question for the version of the interface, if the frame is one. */
-static bool answer_metadata(const bppsa_xla_frame *frame) {
-  if (frame->extensions == NULL || frame->extensions->type != BPPSA_XLA_METADATA) {
-    return false;
-  }
-  bppsa_xla_metadata *metadata = ((bppsa_xla_metadata_extension *)(void *)frame->extensions)->metadata;
-  metadata->version.major = BPPSA_XLA_MAJOR;
-  metadata->version.minor = BPPSA_XLA_MINOR;
-  metadata->traits = 0;
-  return true;
-}
-
 static bppsa_xla_error *handle(const handler *h, bppsa_xla_frame *frame) {
-  if (answer_metadata(frame) || frame->stage != BPPSA_XLA_EXECUTE) {
+  if (bppsa_xla_answer_metadata(frame) || frame->stage != BPPSA_XLA_EXECUTE) {
     return NULL;
   }
   call c = {.arguments = 0};
@@ -598,13 +558,7 @@ static bppsa_xla_error *handle(const handler *h, bppsa_xla_frame *frame) {
   status = status == BPPSA_OK ? name_buffers(&frame->results, c.results, "results", &c) : status;
   status = status == BPPSA_OK ? check_arrays(&c) : status;
   status = status == BPPSA_OK ? run_passes(h, &c) : status;
-  if (status == BPPSA_OK) {
-    return NULL;
-  }
-  char message[600];
-  snprintf(message, sizeof message, "bppsa.jax: %s, %s: %s", c.key.cell, h->name, bppsa_last_error());
-  bppsa_xla_new_error error = {.size = sizeof error, .message = message, .code = code_of(status)};
-  return frame->api->error_create(&error);
+  return bppsa_xla_answer(frame, status, c.key.cell, h->name);
 }
 
 bppsa_xla_error *bppsa_python_xla_forward(bppsa_xla_frame *frame) {
@@ -624,6 +578,11 @@ bppsa_xla_error *bppsa_python_xla_tangent(bppsa_xla_frame *frame) {
 
 bppsa_xla_error *bppsa_python_xla_second(bppsa_xla_frame *frame) {
   static const handler h = {"second derivative", second, second_bytes};
+  return handle(&h, frame);
+}
+
+bppsa_xla_error *bppsa_python_xla_third(bppsa_xla_frame *frame) {
+  static const handler h = {"second tangent", third, third_bytes};
   return handle(&h, frame);
 }
 
@@ -662,7 +621,8 @@ bppsa_status bppsa_python_xla_facts(const char *cell, const char *method, const 
   facts[2] = e->sizes.backward + front;
   facts[3] = e->tangent + front;
   facts[4] = e->second + front;
-  facts[5] = e->pair ? 2 : 1;
+  facts[5] = third_bytes(e) + front;
+  facts[6] = e->pair ? 2 : 1;
   give_back(e);
   return BPPSA_OK;
 }

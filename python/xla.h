@@ -27,7 +27,10 @@
                   with(of_b_ih, "G", 'r') with(of_b_hh, "G", 'r') with(of_reset_state, "S", 'r') with(d_x, "TBI", 'r')           \
                       with(d_h0, "BH", 'r') with(d_c0, "BH", 'r') with(d_w_ih, "GI", 'r') with(d_w_hh, "GH", 'r')                \
                           with(d_b_ih, "G", 'r') with(d_b_hh, "G", 'r') with(d_reset_state, "S", 'r') with(d_h, "NBH", 'r')      \
-                              with(d_c, "NBH", 'r') with(d_of_h, "NBH", 'r') with(d_of_c, "NBH", 'r') with(scratch, "Z", 'u')
+                              with(d_c, "NBH", 'r') with(d_of_h, "NBH", 'r') with(d_of_c, "NBH", 'r') with(e_x, "TBI", 'r')      \
+                                  with(e_h0, "BH", 'r') with(e_c0, "BH", 'r') with(e_w_ih, "GI", 'r') with(e_w_hh, "GH", 'r')    \
+                                      with(e_b_ih, "G", 'r') with(e_b_hh, "G", 'r') with(e_reset_state, "S", 'r')                \
+                                          with(e_h, "NBH", 'r') with(e_c, "NBH", 'r') with(scratch, "Z", 'u')
 
 /* The list as "NAME:SHAPE:TYPE NAME:SHAPE:TYPE ..". */
 const char *bppsa_python_xla_arrays(void);
@@ -35,15 +38,17 @@ const char *bppsa_python_xla_arrays(void);
 /* forward: from x, weights, .. to h, c, saved. backward: from these and the gradients of_h and of_c to the other of_*.
  * tangent: from the arguments of backward without gradients, and tangents d_x, d_w_ih, .., to d_h and d_c (bppsa_layer_tangent).
  * second: from all these, d_h, d_c and the tangents d_of_h and d_of_c to the derivatives of what backward computes, as of_*
- * (bppsa_layer_tangent_backward). */
+ * (bppsa_layer_tangent_backward). third: from the arguments of tangent, d_h, d_c and tangents e_x, e_w_ih, .. of a second direction
+ * to e_h and e_c, the derivative of d_h and d_c in that direction (bppsa_layer_second_tangent). */
 bppsa_xla_error *bppsa_python_xla_forward(bppsa_xla_frame *frame);
 bppsa_xla_error *bppsa_python_xla_backward(bppsa_xla_frame *frame);
 bppsa_xla_error *bppsa_python_xla_tangent(bppsa_xla_frame *frame);
 bppsa_xla_error *bppsa_python_xla_second(bppsa_xla_frame *frame);
+bppsa_xla_error *bppsa_python_xla_third(bppsa_xla_frame *frame);
 
 /* What a layer needs. sizes: T, B, I, H. arguments: the bits as above. facts: bytes of `saved`, of the scratch of each handler in
  * the order above, and the parts of a state: 1, or 2 of a pair. Errors of bppsa_layer_create. */
-enum { BPPSA_PYTHON_XLA_FACTS = 6 };
+enum { BPPSA_PYTHON_XLA_FACTS = 7 };
 bppsa_status bppsa_python_xla_facts(const char *cell, const char *method, const char *forward, int relu, int f64, int64_t threads,
                                     const int64_t sizes[4], int64_t arguments, int64_t facts[BPPSA_PYTHON_XLA_FACTS]);
 /* Layers that are kept; for tests. */

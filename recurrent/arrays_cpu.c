@@ -3,9 +3,7 @@
 #include "core/compute/matmul.h"
 #include "recurrent/layers_cpu.h"
 
-/* Bytes of the weight gradients' parts: of W_hh (`hidden`), or of W_ih and W_lin, which share them. -1: they do not fit in 64
- * bits. */
-static int64_t sums_bytes(const recurrent_network *n, bool hidden) {
+int64_t bppsa_layers_sums_bytes(const recurrent_network *n, bool hidden) {
   const bppsa_recurrent_config *c = &n->config;
   const int64_t rows = c->seq_len * c->batch, out = n->cell->gates * c->hidden;
   const int64_t unit = c->lengths ? 1 : c->batch; /* single rows make the most parts, where batches have fewer rows */
@@ -37,10 +35,11 @@ static int64_t padded(const recurrent_network *n, int64_t count) {
 bppsa_status bppsa_layers_visit(recurrent_network *n, bool scans, bppsa_recurrent_visit visit, int64_t *bytes) {
   const bppsa_recurrent_config *c = &n->config;
   const bppsa_cell *cell = n->cell;
-  const int64_t steps = c->seq_len, batch = c->batch, hidden = c->hidden, gates = cell->gates * hidden;
+  const int64_t steps = bppsa_recompute_steps(n), batch = c->batch, hidden = c->hidden, gates = cell->gates * hidden;
   const int64_t outputs = bppsa_recurrent_outputs(c), widest = c->input > outputs ? c->input : outputs,
                 most = gates > c->classes ? gates : c->classes;
-  const int64_t state = bppsa_recurrent_state_size(n), sums = sums_bytes(n, false), hidden_sums = sums_bytes(n, true);
+  const int64_t state = bppsa_recurrent_state_size(n), sums = bppsa_layers_sums_bytes(n, false),
+                hidden_sums = bppsa_layers_sums_bytes(n, true);
   if (sums < 0 || hidden_sums < 0) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "%s: the weight gradients' partial sums do not fit in 64 bits", cell->name);
   }
@@ -61,7 +60,7 @@ bppsa_status bppsa_layers_visit(recurrent_network *n, bool scans, bppsa_recurren
     void **array;
   } arrays[] = {{true, steps, batch, gates, &n->pre},
                 {backward, steps + 1, batch, state, &n->g},
-                {head, c->loss_all ? steps : 1, batch, n->base.classes, &n->logits},
+                {head && (!c->no_head || c->lengths), c->loss_all ? c->seq_len : 1, batch, n->base.classes, &n->logits},
                 {true, 1, 4, gates, &n->bias},
                 {true, 1, padded(n, widest), padded(n, most), &n->w_t},
                 {backward, 1, gates, bppsa_dtype_padded(c->dtype, hidden), &n->w_hh},
@@ -69,7 +68,7 @@ bppsa_status bppsa_layers_visit(recurrent_network *n, bool scans, bppsa_recurren
                 {backward && cell->split, steps, batch, gates, &n->delta_h},
                 {backward && (c->lengths || c->resets), steps, batch, hidden, &n->before},
                 {backward && scans && cell->diagonal, steps, batch, hidden, &n->diagonal},
-                {head && c->input_gradients, steps, batch, c->input, &n->dx},
+                {head && c->input_gradients, c->seq_len, batch, c->input, &n->dx},
                 {backward && c->input_gradients, bppsa_recurrent_layers(c), batch, state, &n->dh0}};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) {
     if (arrays[i].wanted) {
@@ -82,6 +81,7 @@ bppsa_status bppsa_layers_visit(recurrent_network *n, bool scans, bppsa_recurren
   BPPSA_TRY(bppsa_ragged_visit(n, visit, bytes));
   BPPSA_TRY(bppsa_resets_visit(n, visit, bytes));
   BPPSA_TRY(bppsa_sides_visit(n, visit, bytes));
+  BPPSA_TRY(bppsa_recompute_visit(n, visit, bytes));
   if (forward) {
     BPPSA_TRY(bppsa_forward_visit_host(n, visit, bytes));
     BPPSA_TRY(bppsa_forward_visit_states(n, visit, bytes));
@@ -126,6 +126,7 @@ void bppsa_layers_destroy(recurrent_network *n) {
   bppsa_ragged_free(n);
   bppsa_resets_free(n);
   bppsa_sides_free(n);
+  bppsa_recompute_free(n);
   void *const own[] = {n->pre, n->delta_h, n->g,    n->diagonal, n->logits, n->before, n->sums,  n->hidden_sums,
                        n->dx,  n->dh0,     n->bias, n->w_t,      n->w_hh_t, n->w_hh,   n->panels};
   for (size_t i = 0; i < sizeof own / sizeof *own; ++i) {

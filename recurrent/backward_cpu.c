@@ -62,6 +62,15 @@ static void spread_columns(const recurrent_network *n, int64_t l) {
   sweep_steps(n, n->cell->coefficients, l);
 }
 
+void bppsa_layers_scan_factors(recurrent_network *n, int64_t l) {
+  const layers_window all = bppsa_layers_whole(n);
+  if (n->ragged.active) {
+    spread_columns(n, l);
+  } else {
+    bppsa_layers_sweep(n, n->cell->coefficients, l, &all, false);
+  }
+}
+
 static bppsa_status scan_layer(recurrent_network *n, int64_t l) {
   const void *weights[BPPSA_CELL_MATRICES];
   const int64_t hidden = n->config.hidden, row = bppsa_dtype_padded(n->config.dtype, hidden);
@@ -70,11 +79,9 @@ static bppsa_status scan_layer(recurrent_network *n, int64_t l) {
     weights[k] = bppsa_recurrent_offset(n, n->w_hh, k * hidden * row);
   }
   const layers_window all = bppsa_layers_whole(n);
+  bppsa_layers_scan_factors(n, l);
   if (n->ragged.active) {
-    spread_columns(n, l);
     bppsa_ragged_spread(n, bppsa_recurrent_state_size(n), n->g);
-  } else {
-    bppsa_layers_sweep(n, n->cell->coefficients, l, &all, false);
   }
   const bppsa_scan_operands operands = {.batch = n->batch,
                                         .weights = weights,
@@ -199,7 +206,7 @@ static void sum_all(const recurrent_network *n, int64_t l) {
   end_steps(n, l, 0, n->config.seq_len);
 }
 
-static void finish_layer(const recurrent_network *n, int64_t l) {
+void bppsa_layers_finish(const recurrent_network *n, int64_t l) {
   const layer_products p = products_of(n, l);
   const bppsa_view *b_ih = &bppsa_recurrent_parameter(n, l, B_IH)->gradient,
                    *b_hh = &bppsa_recurrent_parameter(n, l, B_HH)->gradient;
@@ -250,6 +257,45 @@ static void bp_runs(const recurrent_network *n, int64_t l, bppsa_linear_cut cut)
       end_steps(n, l, w.first, w.steps);
     }
   }
+}
+
+int64_t bppsa_layers_run_end(const recurrent_network *n, int64_t first, int64_t steps) {
+  const layer_products p = products_of(n, 0);
+  const bppsa_linear_cut cut = bppsa_linear_cut_rows(&p.from_h);
+  if (steps >= n->config.seq_len - first) {
+    return n->config.seq_len;
+  }
+  const int64_t run = p.from_h.run, least = (first + steps) * n->batch, start = (least - 1) / cut.length * cut.length,
+                runs = (least - start + run - 1) / run * run, end = start + (runs < cut.length ? runs : cut.length);
+  return end < p.from_h.rows ? end / n->batch : n->config.seq_len;
+}
+
+void bppsa_layers_bp_segment(const recurrent_network *n, recurrent_network *v, int64_t l, const void *behind, const void **end) {
+  const layer_products p = products_of(n, l);
+  const bppsa_linear_cut cut = bppsa_linear_cut_rows(&p.from_h);
+  const int64_t size = bppsa_recurrent_state_size(n), first = v->config.part.first, batch = n->batch,
+                last = v->config.seq_len - (behind != NULL);
+  const void *seed = behind != NULL ? behind : bppsa_layers_end_of_g(v, batch, size), *x = bppsa_layers_input_of(v, l);
+  bppsa_layers_prepare_back(v, l);
+  if (behind != NULL) {
+    memcpy(bppsa_layers_end_of_g(v, batch, size), behind, (size_t)(batch * size * layers_size_of(n)));
+    (void)bp_window(v, l, last, 1, seed);
+    seed = v->g;
+  }
+  for (int64_t row = (first + last) * batch; row > first * batch;) { /* run by run, from the last to the first */
+    const int64_t part = (row - 1) / cut.length, start = part * cut.length, left = p.from_h.rows - start,
+                  rows = left < cut.length ? left : cut.length, r = (row - 1 - start) / p.from_h.run * p.from_h.run,
+                  count = row - start - r, step = (start + r) / batch - first;
+    const layers_window w = bp_window(v, l, step, count / batch, seed);
+    seed = v->g;
+    bppsa_linear_sum_run(&p.from_x, part, rows, r, count, w.pre, bppsa_recurrent_offset(n, x, step * batch * p.from_x.in), 0,
+                         n->sums);
+    bppsa_linear_sum_run(&p.from_h, part, rows, r, count, w.delta_h, begin_steps(v, l, w.first, w.steps), shared_bias(n),
+                         n->hidden_sums);
+    end_steps(v, l, w.first, w.steps);
+    row -= count;
+  }
+  *end = bppsa_recurrent_offset(n, v->g, batch * size);
 }
 
 /* Runs BP on several threads, which share windows of whole parts. */
@@ -303,7 +349,8 @@ static void add_product(const recurrent_network *n, const bppsa_linear *l, int64
 
 void bppsa_recurrent_sum_rows(const recurrent_network *n, int64_t l, bool differences, int64_t part, int64_t rows,
                               const void *delta_x, const void *x, const void *delta_h, const void *h, void *apart) {
-  const layer_products p = products_of(n, l);
+  layer_products p = products_of(n, l);
+  p.from_x.threads = p.from_h.threads = 1; /* several threads walk */
   add_product(n, &p.from_x, part, rows, delta_x, x, 0, differences ? n->back.sums : n->sums, apart);
   add_product(n, &p.from_h, part, rows, delta_h, h, shared_bias(n), differences ? n->back.hidden_sums : n->hidden_sums, apart);
 }
@@ -356,9 +403,29 @@ void bppsa_layers_clear_cuts(recurrent_network *n, int64_t l) {
   }
 }
 
-bppsa_status bppsa_layers_backward(recurrent_network *n, int64_t l) {
+/* What follows from g_0 in n->g and delta_x in n->pre: the gradient of the initial state, and of x. */
+bppsa_status bppsa_layers_give_inputs(recurrent_network *n, int64_t l) {
   const bppsa_recurrent_config *c = &n->config;
   const int64_t size = bppsa_recurrent_state_size(n);
+  if (c->part.first == 0) { /* elsewhere this step is one of many, and has been treated as such */
+    bppsa_layers_clear_cuts(n, l);
+  }
+  for (int64_t b = 0; c->input_gradients && n->dh0 != NULL && b < n->batch; ++b) {
+    memcpy(bppsa_recurrent_offset(n, n->dh0, l * n->batch * size + bppsa_ragged_sample(n, b) * size),
+           bppsa_recurrent_offset(n, n->g, b * size), (size_t)(size * layers_size_of(n)));
+  }
+  if (n->dx == NULL || bppsa_recurrent_level(n, l) > 0) {
+    return BPPSA_OK;
+  }
+  void *dx = n->ragged.active ? n->ragged.packed : n->dx;
+  BPPSA_TRY(layers_have_sides(n) ? bppsa_sides_add(n, l, dx) : bppsa_layers_input_gradient(n, l, dx));
+  if (n->ragged.active && l == 0) {
+    bppsa_ragged_unpack(n, dx, c->input, n->dx);
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_layers_backward(recurrent_network *n, int64_t l) {
   bppsa_reset_state_begin(n);
   if (bppsa_back_is_part(n)) {
     BPPSA_TRY(part_layer(n, l));
@@ -369,24 +436,10 @@ bppsa_status bppsa_layers_backward(recurrent_network *n, int64_t l) {
     bp_layer(n, l);
   }
   if (!bppsa_back_is_part(n)) {
-    finish_layer(n, l);
+    bppsa_layers_finish(n, l);
   }
   if (!bppsa_back_is_part(n)) {
     bppsa_reset_state_finish(n, l);
   }
-  if (c->part.first == 0) { /* elsewhere this step is one of many, and has been treated as such */
-    bppsa_layers_clear_cuts(n, l);
-  }
-  for (int64_t b = 0; c->input_gradients && b < n->batch; ++b) {
-    memcpy(bppsa_recurrent_offset(n, n->dh0, l * n->batch * size + bppsa_ragged_sample(n, b) * size),
-           bppsa_recurrent_offset(n, n->g, b * size), (size_t)(size * layers_size_of(n)));
-  }
-  if (n->dx != NULL && bppsa_recurrent_level(n, l) == 0) {
-    void *dx = n->ragged.active ? n->ragged.packed : n->dx;
-    BPPSA_TRY(layers_have_sides(n) ? bppsa_sides_add(n, l, dx) : bppsa_layers_input_gradient(n, l, dx));
-    if (n->ragged.active && l == 0) {
-      bppsa_ragged_unpack(n, dx, c->input, n->dx);
-    }
-  }
-  return BPPSA_OK;
+  return bppsa_layers_give_inputs(n, l);
 }

@@ -333,6 +333,9 @@ bppsa_status bppsa_recurrent_chain_create(const bppsa_recurrent_config *config, 
   if (config->no_head) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "chain: a network without a head, expected one with a head");
   }
+  if (config->recompute > 0) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "chain: states that are computed again, expected a network that keeps all");
+  }
   if (config->forward.kind == BPPSA_FORWARD_SPECULATIVE) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "chain: speculative forward passes on %s, expected sequential ones",
                       bppsa_device_get_name(device));

@@ -140,6 +140,10 @@ bppsa_status bppsa_recurrent_find_candidate(const bppsa_recurrent_config *config
   bppsa_recurrent_config tried = *config;
   bppsa_scan_config asked = bppsa_recurrent_scan_config(config, cell, 0), scan;
   asked.device = device;
+  if (config->recompute > 0 && index > 0) { /* BP alone, the first one, computes states again */
+    *found = false;
+    return BPPSA_OK;
+  }
   if (bppsa_scan_candidate(&asked, index, &scan)) {
     const bool bp = any && bppsa_scan_algorithm_is_bp(scan.method.algorithm);
     bppsa_recurrent_candidate made = {.method = {.backward = bp ? BPPSA_BACKWARD_BP : BPPSA_BACKWARD_SCAN, .scan = scan.method}};

@@ -52,6 +52,33 @@ static bppsa_status check_blocks(const bppsa_forward_part *part) {
                    (long long)part->blocks, (long long)part->seq_len);
 }
 
+/* Checks what states that are computed again need. */
+static bppsa_status check_recompute(const bppsa_recurrent_config *c) {
+  const struct {
+    bool set;
+    const char *what;
+  } refused[] = {{c->method.backward == BPPSA_BACKWARD_SCAN, "a scan"},
+                 {c->method.backward == BPPSA_BACKWARD_SPECULATIVE, "a speculative backward pass"},
+                 {c->forward.kind == BPPSA_FORWARD_SPECULATIVE, "a speculative forward pass"},
+                 {c->factory.create != NULL, "a scan of the caller's"},
+                 {c->part.seq_len != 0 || c->ends.before != NULL || c->ends.after != NULL, "a part of a sequence"},
+                 {c->lengths, "samples that have lengths"},
+                 {c->bidirectional, "two directions"},
+                 {c->tape, "a tape"}};
+  if (c->recompute < 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "recompute is %lld, expected 0, or every how many steps states are kept",
+                      (long long)c->recompute);
+  }
+  for (size_t i = 0; c->recompute > 0 && i < sizeof refused / sizeof *refused; ++i) {
+    if (refused[i].set) {
+      return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
+                        "recompute beside %s, expected BP of whole samples in one direction, with a sequential forward pass",
+                        refused[i].what);
+    }
+  }
+  return BPPSA_OK;
+}
+
 static bppsa_status check_config(const bppsa_recurrent_config *c) {
   const struct {
     const char *name;
@@ -98,6 +125,7 @@ static bppsa_status check_config(const bppsa_recurrent_config *c) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "memory limit %lld, optimizer slots %lld, expected 0 or more",
                       (long long)c->memory_limit, (long long)c->optimizer_slots);
   }
+  BPPSA_TRY(check_recompute(c));
   const bppsa_forward_part *part = &c->part;
   if (part->seq_len != 0 && (part->seq_len < c->seq_len || part->first < 0 || part->first > part->seq_len - c->seq_len)) {
     const int64_t most = INT64_MAX - c->seq_len,
@@ -259,12 +287,13 @@ bppsa_status bppsa_recurrent_visit_array(const recurrent_network *n, bppsa_recur
 bppsa_status bppsa_recurrent_visit_tape(recurrent_network *n, int64_t l, bppsa_recurrent_visit visit, int64_t *bytes) {
   const bppsa_recurrent_config *c = &n->config;
   recurrent_layer *layer = &n->layers[l];
-  BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, c->seq_len + 1, c->batch, c->hidden, &layer->h, bytes));
+  const int64_t steps = bppsa_recompute_steps(n);
+  BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps + 1, c->batch, c->hidden, &layer->h, bytes));
   if (n->cell->pair) {
-    BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, c->seq_len + 1, c->batch, c->hidden, &layer->c, bytes));
+    BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps + 1, c->batch, c->hidden, &layer->c, bytes));
   }
   return n->cell->saved > 0
-             ? bppsa_recurrent_visit_array(n, visit, c->seq_len, c->batch, n->cell->saved * c->hidden, &layer->saved, bytes)
+             ? bppsa_recurrent_visit_array(n, visit, steps, c->batch, n->cell->saved * c->hidden, &layer->saved, bytes)
              : BPPSA_OK;
 }
 
@@ -417,6 +446,9 @@ static bppsa_status choose_method(recurrent_network *n, const bppsa_device *devi
 bppsa_status bppsa_recurrent_make(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
                                   bool allocates, recurrent_network **made) {
   BPPSA_TRY(check_config(config));
+  if (config->recompute > 0 && bppsa_device_get_kind(device) != BPPSA_CPU) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "recompute on a GPU, expected a CPU");
+  }
   if (config->tape && config->lengths && bppsa_device_get_kind(device) != BPPSA_CPU) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "tapes of samples that have lengths on a GPU, expected a CPU");
   }
@@ -431,7 +463,8 @@ bppsa_status bppsa_recurrent_make(const bppsa_recurrent_config *config, const bp
   n->base.dtype = config->dtype;
   n->base.classes = config->no_head ? bppsa_recurrent_outputs(config) : config->classes;
   n->config = *config;
-  n->config.forward = config->lengths ? bppsa_forward_method_default() : config->forward; /* sequential */
+  n->config.forward =
+      config->lengths || config->recompute > 0 ? bppsa_forward_method_default() : config->forward; /* sequential */
   n->config.resets = config->resets || config->reset_state;
   n->serves = RECURRENT_MODEL;
   n->cell = cell;

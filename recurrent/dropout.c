@@ -36,9 +36,9 @@ static void drop_rows(const void *context, int32_t worker, int64_t first, int64_
   const int64_t width = bppsa_recurrent_outputs(&n->config), blocks = (width + NUMBERS - 1) / NUMBERS;
   (void)worker;
   for (int64_t i = first; i < end; ++i) {
-    const int64_t place = n->batch - s->samples + i % s->samples, step = s->first + i / s->samples;
+    const int64_t place = n->batch - s->samples + i % s->samples, step = n->config.part.first + s->first + i / s->samples;
     const uint64_t sample = (uint64_t)n->drop_samples[bppsa_ragged_sample(n, place)];
-    const uint64_t row = (sample * (uint64_t)n->config.seq_len + (uint64_t)step) * (uint64_t)blocks;
+    const uint64_t row = (sample * (uint64_t)bppsa_resets_steps(n) + (uint64_t)step) * (uint64_t)blocks;
     for (int64_t b = 0; b < blocks; ++b) {
       const int64_t unit = b * NUMBERS, left = width - unit;
       drop_units(p, row + (uint64_t)b, (s->row + i) * width + unit, left < NUMBERS ? left : NUMBERS);

@@ -104,6 +104,7 @@ static bppsa_status check_config(const bppsa_recurrent_config *c) {
                     {"part", c->part.seq_len != 0},
                     {"memory_limit", c->memory_limit != 0},
                     {"optimizer_slots", c->optimizer_slots != 0},
+                    {"recompute", c->recompute != 0},
                     {"factory", c->factory.create != NULL},
                     {"ends", c->ends.before != NULL || c->ends.after != NULL}};
   for (size_t i = 0; i < sizeof unexpected / sizeof *unexpected; ++i) {
@@ -113,6 +114,17 @@ static bppsa_status check_config(const bppsa_recurrent_config *c) {
     }
   }
   return BPPSA_OK;
+}
+
+/* Plans tangents by the layer's scan, where it has one and its cell has tangents. */
+static bppsa_status plan_tangents(bppsa_layer *layer) {
+  const recurrent_network *n = layer->network;
+  if (!layer->scans || layer->kind != BPPSA_CPU || n->cell->tangent[n->config.dtype == BPPSA_F64] == NULL) {
+    return BPPSA_OK;
+  }
+  bppsa_scan_config c = *bppsa_scan_plan_config(n->layers[0].plan);
+  c.affine = c.input = true;
+  return bppsa_scan_plan_create(&c, &layer->tangent_plan);
 }
 
 static bppsa_status make(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
@@ -128,6 +140,7 @@ static bppsa_status make(const bppsa_recurrent_config *config, const bppsa_cell 
   layer->index = bppsa_device_get_index(device);
   layer->scans = bppsa_recurrent_scans(n);
   BPPSA_TRY(layer->scans ? bppsa_scan_executor_bytes(n->layers[0].plan, device, &layer->scan_bytes) : BPPSA_OK);
+  BPPSA_TRY(plan_tangents(layer));
   const int64_t behind = layer->kind == BPPSA_CUDA ? BPPSA_ALIGNMENT : 0;
   layer->sizes.states = (n->config.seq_len + 1) * half_bytes(n) + behind;
   layer->sizes.saved = n->cell->saved > 0 ? n->cell->saved * states_bytes(n) + behind : 0;
@@ -154,6 +167,7 @@ bppsa_status bppsa_layer_create(const bppsa_recurrent_config *config, const bpps
 
 void bppsa_layer_destroy(bppsa_layer *layer) {
   if (layer != NULL && layer->network != NULL) {
+    bppsa_scan_plan_destroy(layer->tangent_plan);
     bppsa_recurrent_destroy(&layer->network->base);
   }
   bppsa_free(layer);

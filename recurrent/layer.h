@@ -99,8 +99,9 @@ typedef struct {
 } bppsa_layer_tangents;
 /* Bytes of scratch of the two functions below. ERR_MEMORY: they do not fit in 64 bits. */
 bppsa_status bppsa_layer_tangent_bytes(const bppsa_layer *layer, int64_t *tangent, int64_t *backward);
-/* h, c [T+1][B][H]: the tangents of the states, of row 0 too; c of a pair alone. It goes step by step, whatever the layer's
- * methods are. ERR_UNSUPPORTED: a GPU, or a cell without `tangent`; ERR_ARGUMENT as above, or a tangent of what it lacks. */
+/* h, c [T+1][B][H]: the tangents of the states, of row 0 too; c of a pair alone. It goes with time by the layer's scan, or step by
+ * step where the layer's method is BP, linear or speculative; a scan's executor allocates. ERR_UNSUPPORTED: a GPU, or a cell
+ * without `tangent`; ERR_ARGUMENT as above, or a tangent of what it lacks; ERR_MEMORY. */
 bppsa_status bppsa_layer_tangent(const bppsa_layer *layer, const bppsa_device *device, const bppsa_layer_inputs *inputs,
                                  const bppsa_layer_tape *tape, const bppsa_layer_tangents *tangents, void *h, void *c,
                                  void *scratch);
@@ -114,6 +115,20 @@ bppsa_status bppsa_layer_tangent_backward(const bppsa_layer *layer, const bppsa_
                                           const bppsa_layer_tape *tape, const bppsa_layer_tangents *tangents, const void *h,
                                           const void *c, const bppsa_layer_seed *seed, const bppsa_layer_seed *seed_tangents,
                                           const bppsa_layer_gradients *derivatives, void *scratch);
+
+/* A direction, and h and c, what bppsa_layer_tangent has computed from it. */
+typedef struct {
+  bppsa_layer_tangents tangents;
+  const void *h, *c;
+} bppsa_layer_direction;
+/* Bytes of scratch of the function below. ERR_MEMORY: they do not fit in 64 bits. */
+bppsa_status bppsa_layer_second_tangent_bytes(const bppsa_layer *layer, int64_t *bytes);
+/* h, c [T+1][B][H]: the derivative, in the direction `other`, of the tangents in the direction `one` (a second derivative of all
+ * outputs, forward over forward); the same with the directions exchanged. It goes with time as bppsa_layer_tangent. Errors as
+ * above. */
+bppsa_status bppsa_layer_second_tangent(const bppsa_layer *layer, const bppsa_device *device, const bppsa_layer_inputs *inputs,
+                                        const bppsa_layer_tape *tape, const bppsa_layer_direction *one,
+                                        const bppsa_layer_direction *other, void *h, void *c, void *scratch);
 
 #ifdef __cplusplus
 }

@@ -6,6 +6,7 @@
 
 #include "recurrent/layer.h"
 #include "recurrent/recurrent_internal.h"
+#include "scan/plan.h"
 
 enum { LAYER_PARAMETERS = 1 + MOST_PARAMETERS /* the reset state in front */ };
 
@@ -14,7 +15,8 @@ struct bppsa_layer {
   bppsa_device_kind kind;     /* of the devices of its passes, */
   int32_t index;              /* and their number */
   bool scans;
-  int64_t scan_bytes; /* of the executor of a scan on a GPU */
+  int64_t scan_bytes;            /* of the executor of a scan on a GPU */
+  bppsa_scan_plan *tangent_plan; /* of tangents by a scan; NULL: they go step by step */
   bppsa_layer_sizes sizes;
 };
 

@@ -47,75 +47,102 @@ static bppsa_status check_tangents(const bppsa_layer *layer, const bppsa_layer_t
                           h == NULL ? "h" : "c");
 }
 
-static bppsa_status measure(const bppsa_layer *layer, bool second, int64_t *bytes) {
-  tangent_arrays arrays = {0};
-  const unsigned serves = RECURRENT_FORWARD | (second ? RECURRENT_BACKWARD : 0);
+static unsigned serves_of(const bppsa_layer *layer, tangent_kind kind) {
+  return RECURRENT_FORWARD | (kind != TANGENT_STATES || layer->tangent_plan != NULL ? RECURRENT_BACKWARD : 0);
+}
+
+static bppsa_status measure(const bppsa_layer *layer, tangent_kind kind, int64_t *bytes) {
+  tangent_arrays arrays = {.scan = NULL};
   recurrent_network n = *layer->network;
   n.batch = n.config.batch;
-  BPPSA_TRY(bppsa_layer_measure(layer, serves, bytes));
-  return bppsa_tangent_visit(&n, second, &arrays, bppsa_recurrent_measure_array, bytes);
+  BPPSA_TRY(bppsa_layer_measure(layer, serves_of(layer, kind), bytes));
+  return bppsa_tangent_visit(&n, kind, layer->tangent_plan != NULL, &arrays, bppsa_recurrent_measure_array, bytes);
 }
 
 bppsa_status bppsa_layer_tangent_bytes(const bppsa_layer *layer, int64_t *tangent, int64_t *backward) {
   BPPSA_REQUIRE(layer != NULL && tangent != NULL && backward != NULL);
   int64_t bytes[2];
-  BPPSA_TRY(measure(layer, false, &bytes[0]));
-  BPPSA_TRY(measure(layer, true, &bytes[1]));
+  BPPSA_TRY(measure(layer, TANGENT_STATES, &bytes[0]));
+  BPPSA_TRY(measure(layer, TANGENT_GRADIENTS, &bytes[1]));
   *tangent = bytes[0];
   *backward = bytes[1];
   return BPPSA_OK;
 }
 
-/* Makes the pass's network and arrays in scratch; the tape, and the direction where it is packed, are in their places. */
-static bppsa_status begin(const bppsa_layer *layer, const bppsa_device *device, const bppsa_layer_inputs *in,
-                          const bppsa_layer_tape *tape, const bppsa_layer_tangents *tangents, const bppsa_layer_gradients *to,
-                          void *scratch, layer_pass *pass, tangent_arrays *a) {
+bppsa_status bppsa_layer_second_tangent_bytes(const bppsa_layer *layer, int64_t *bytes) {
+  BPPSA_REQUIRE(layer != NULL && bytes != NULL);
+  int64_t measured;
+  BPPSA_TRY(measure(layer, TANGENT_TWICE, &measured));
+  *bytes = measured;
+  return BPPSA_OK;
+}
+
+/* Packs x of a direction where samples have lengths. */
+static void pack_direction(const recurrent_network *n, tangent_direction *d) {
+  if (n->ragged.active && d->along.x != NULL) {
+    bppsa_ragged_pack(n, d->along.x, n->config.input, d->packed_x);
+    d->along.x = d->packed_x;
+  }
+}
+
+/* Makes the pass's network and arrays in scratch; the tape, and the directions where they are packed, are in their places. */
+static bppsa_status begin(const bppsa_layer *layer, const bppsa_device *device, tangent_kind kind, const bppsa_layer_inputs *in,
+                          const bppsa_layer_tape *tape, const bppsa_layer_gradients *to, void *scratch, layer_pass *pass,
+                          tangent_arrays *a) {
   recurrent_network *n = &pass->n;
-  const unsigned serves = RECURRENT_FORWARD | (to != NULL ? RECURRENT_BACKWARD : 0);
   int64_t end;
-  *a = (tangent_arrays){.along = *tangents};
-  BPPSA_TRY(bppsa_layer_begin(layer, device, serves, in, tape, to, scratch, pass, &end));
-  BPPSA_TRY(bppsa_tangent_visit(n, to != NULL, a, bppsa_recurrent_place_array, &end));
+  BPPSA_TRY(bppsa_layer_begin(layer, device, serves_of(layer, kind), in, tape, to, scratch, pass, &end));
+  BPPSA_TRY(bppsa_tangent_visit(n, kind, layer->tangent_plan != NULL, a, bppsa_recurrent_place_array, &end));
   bppsa_layer_move_tape(pass, tape, false);
   if (n->ragged.active) {
     bppsa_ragged_pack(n, n->x, n->config.input, n->ragged.x);
   }
-  if (n->ragged.active && tangents->x != NULL) {
-    bppsa_ragged_pack(n, tangents->x, n->config.input, a->packed_x);
-    a->along.x = a->packed_x;
-  }
+  pack_direction(n, &a->d);
+  pack_direction(n, &a->e);
   return BPPSA_OK;
 }
 
+/* Makes the executor of a walk with time, if the layer's is a scan. */
+static bppsa_status make_scan(const bppsa_layer *layer, const bppsa_device *device, tangent_arrays *a) {
+  return layer->tangent_plan != NULL ? bppsa_scan_executor_create(layer->tangent_plan, device, &a->scan) : BPPSA_OK;
+}
+
 /* The tangents of the states in front of the first step. */
-static void begin_states(const recurrent_network *n, const tangent_arrays *a) {
+static void begin_states(const recurrent_network *n, const tangent_direction *d) {
   const int64_t hidden = n->config.hidden;
-  const void *const given[] = {a->along.h0, a->along.c0};
-  void *const to[] = {a->h, a->c};
+  const void *const given[] = {d->along.h0, d->along.c0};
+  void *const to[] = {d->h, d->c};
   for (int64_t half = 0; half < (n->cell->pair ? 2 : 1); ++half) {
     for (int64_t place = 0; place < n->batch; ++place) {
       const void *from = bppsa_resets_at(n, 0, 0, place)
-                             ? bppsa_recurrent_offset(n, a->along.reset_state, half * hidden)
+                             ? bppsa_recurrent_offset(n, d->along.reset_state, half * hidden)
                              : bppsa_recurrent_offset(n, given[half], bppsa_ragged_sample(n, place) * hidden);
       layers_put_row(n, from, hidden, bppsa_recurrent_offset(n, to[half], place * hidden));
     }
   }
 }
 
-/* Where the tangents of the states are computed or read: the caller's arrays, or packed ones. */
-static void use_states(const recurrent_network *n, tangent_arrays *a, void *h, void *c) {
-  a->h = n->ragged.active ? a->packed_h : h;
-  a->c = n->ragged.active ? a->packed_c : c;
-}
-
-static void move_states(const recurrent_network *n, const tangent_arrays *a, const void *h, const void *c, bool back) {
+static void move_states(const recurrent_network *n, const void *h, const void *c, const void *packed_h, const void *packed_c,
+                        bool back) {
   const int64_t hidden = n->config.hidden;
   if (n->ragged.active) {
-    bppsa_ragged_move_states(n, h, hidden, a->h, back);
+    bppsa_ragged_move_states(n, h, hidden, packed_h, back);
   }
   if (n->ragged.active && n->cell->pair) {
-    bppsa_ragged_move_states(n, c, hidden, a->c, back);
+    bppsa_ragged_move_states(n, c, hidden, packed_c, back);
   }
+}
+
+/* Where the tangents of the states are computed: the caller's arrays, or packed ones. */
+static void use_states(const recurrent_network *n, tangent_direction *d, void *h, void *c) {
+  d->h = n->ragged.active ? d->packed_h : h;
+  d->c = n->ragged.active ? d->packed_c : c;
+}
+
+/* Where they are read. */
+static void take_states(const recurrent_network *n, tangent_direction *d, const void *h, const void *c) {
+  use_states(n, d, (void *)(uintptr_t)h, (void *)(uintptr_t)c);
+  move_states(n, h, c, d->h, d->c, false);
 }
 
 bppsa_status bppsa_layer_tangent(const bppsa_layer *layer, const bppsa_device *device, const bppsa_layer_inputs *inputs,
@@ -123,16 +150,45 @@ bppsa_status bppsa_layer_tangent(const bppsa_layer *layer, const bppsa_device *d
                                  void *scratch) {
   BPPSA_REQUIRE(layer != NULL && device != NULL && inputs != NULL && tape != NULL && tangents != NULL);
   layer_pass pass;
-  tangent_arrays arrays;
+  tangent_arrays arrays = {.d = {.along = *tangents}};
   BPPSA_TRY(check_support(layer, device));
   BPPSA_TRY(bppsa_layer_check_pass(layer, device, inputs, tape, scratch));
   BPPSA_TRY(check_tangents(layer, tangents, h, c));
-  BPPSA_TRY(begin(layer, device, inputs, tape, tangents, NULL, scratch, &pass, &arrays));
-  use_states(&pass.n, &arrays, h, c);
-  begin_states(&pass.n, &arrays);
-  bppsa_tangent_forward(&pass.n, &arrays);
-  move_states(&pass.n, &arrays, h, c, true);
-  return BPPSA_OK;
+  BPPSA_TRY(begin(layer, device, TANGENT_STATES, inputs, tape, NULL, scratch, &pass, &arrays));
+  use_states(&pass.n, &arrays.d, h, c);
+  begin_states(&pass.n, &arrays.d);
+  bppsa_status status = make_scan(layer, device, &arrays);
+  status = status == BPPSA_OK ? bppsa_tangent_forward(&pass.n, &arrays) : status;
+  bppsa_scan_executor_destroy(arrays.scan);
+  if (status == BPPSA_OK) {
+    move_states(&pass.n, h, c, arrays.d.h, arrays.d.c, true);
+  }
+  return status;
+}
+
+bppsa_status bppsa_layer_second_tangent(const bppsa_layer *layer, const bppsa_device *device, const bppsa_layer_inputs *inputs,
+                                        const bppsa_layer_tape *tape, const bppsa_layer_direction *one,
+                                        const bppsa_layer_direction *other, void *h, void *c, void *scratch) {
+  BPPSA_REQUIRE(layer != NULL && device != NULL && inputs != NULL && tape != NULL && one != NULL && other != NULL);
+  layer_pass pass;
+  tangent_arrays a = {.d = {.along = one->tangents}, .e = {.along = other->tangents}};
+  BPPSA_TRY(check_support(layer, device));
+  BPPSA_TRY(bppsa_layer_check_pass(layer, device, inputs, tape, scratch));
+  BPPSA_TRY(check_tangents(layer, &one->tangents, one->h, one->c));
+  BPPSA_TRY(check_tangents(layer, &other->tangents, other->h, other->c));
+  BPPSA_TRY(check_tangents(layer, &other->tangents, h, c));
+  BPPSA_TRY(begin(layer, device, TANGENT_TWICE, inputs, tape, NULL, scratch, &pass, &a));
+  take_states(&pass.n, &a.d, one->h, one->c);
+  take_states(&pass.n, &a.e, other->h, other->c);
+  a.h = pass.n.ragged.active ? a.packed_h : h;
+  a.c = pass.n.ragged.active ? a.packed_c : c;
+  bppsa_status status = make_scan(layer, device, &a);
+  status = status == BPPSA_OK ? bppsa_tangent_twice(&pass.n, &a) : status;
+  bppsa_scan_executor_destroy(a.scan);
+  if (status == BPPSA_OK) {
+    move_states(&pass.n, h, c, a.h, a.c, true);
+  }
+  return status;
 }
 
 /* The derivatives of the gradients of h0 and c0: the first rows of n->g, sorted by length. */
@@ -165,15 +221,14 @@ bppsa_status bppsa_layer_tangent_backward(const bppsa_layer *layer, const bppsa_
   BPPSA_REQUIRE(layer != NULL && device != NULL && inputs != NULL && tape != NULL && tangents != NULL && seed != NULL &&
                 seed_tangents != NULL && derivatives != NULL);
   layer_pass pass;
-  tangent_arrays arrays;
+  tangent_arrays arrays = {.d = {.along = *tangents}};
   BPPSA_TRY(check_support(layer, device));
   BPPSA_TRY(bppsa_layer_check_pass(layer, device, inputs, tape, scratch));
   BPPSA_TRY(check_tangents(layer, tangents, h, c));
   BPPSA_TRY(bppsa_layer_check_gradients(layer, seed, derivatives));
   BPPSA_TRY(bppsa_layer_check_gradients(layer, seed_tangents, derivatives));
-  BPPSA_TRY(begin(layer, device, inputs, tape, tangents, derivatives, scratch, &pass, &arrays));
-  use_states(&pass.n, &arrays, (void *)(uintptr_t)h, (void *)(uintptr_t)c);
-  move_states(&pass.n, &arrays, h, c, false);
+  BPPSA_TRY(begin(layer, device, TANGENT_GRADIENTS, inputs, tape, derivatives, scratch, &pass, &arrays));
+  take_states(&pass.n, &arrays.d, h, c);
   bppsa_status status = bppsa_layer_make_scan(layer, device, &pass);
   status = status == BPPSA_OK ? compute_derivatives(&pass, &arrays, seed, seed_tangents, derivatives) : status;
   bppsa_scan_executor_destroy(pass.layer.scan);

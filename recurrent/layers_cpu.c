@@ -137,7 +137,7 @@ const void *bppsa_layers_input_of(const recurrent_network *n, int64_t l) {
                             : n->x;
 }
 
-static bppsa_status forward(recurrent_network *n, const void *h0) {
+bppsa_status bppsa_layers_forward(recurrent_network *n, const void *h0) {
   const bppsa_recurrent_config *c = &n->config;
   const bool speculates = bppsa_forward_begin(n);
   if (n->ragged.active) {
@@ -170,6 +170,10 @@ static bppsa_status forward(recurrent_network *n, const void *h0) {
   return BPPSA_OK;
 }
 
+static bppsa_status forward(recurrent_network *n, const void *h0) {
+  return (n->config.recompute > 0 ? bppsa_recompute_forward : bppsa_layers_forward)(n, h0);
+}
+
 /* The linear head, and the states that it reads. */
 static bppsa_linear head_of(const recurrent_network *n, const void **h) {
   const bppsa_recurrent_config *c = &n->config;
@@ -180,7 +184,7 @@ static bppsa_linear head_of(const recurrent_network *n, const void **h) {
     rows = c->loss_all ? n->ragged.rows : n->batch;
     *h = c->loss_all ? bppsa_layers_input_of(n, c->layers) : n->ragged.ends;
   }
-  *h = layers_have_sides(n) ? n->sides.top : *h;
+  *h = layers_have_sides(n) ? n->sides.top : n->config.recompute > 0 ? n->recompute.tops : *h;
   return layers_linear(n, rows, bppsa_recurrent_outputs(c), c->classes);
 }
 
@@ -255,6 +259,9 @@ static const void *head_seed(const recurrent_network *n) {
 static bppsa_status seed(recurrent_network *n) {
   const bppsa_recurrent_config *c = &n->config;
   const void *h;
+  if (c->recompute > 0) { /* every segment has its own */
+    return BPPSA_OK;
+  }
   const bppsa_linear head = head_of(n, &h);
   const void *weight = head_parameter(n, 0)->value.data;
   if (n->ragged.active && c->loss_all) {
@@ -277,6 +284,9 @@ static bppsa_status seed(recurrent_network *n) {
 
 static bppsa_status seed_layers(recurrent_network *n, const void *seed) {
   const int64_t hidden = n->config.hidden, rows = bppsa_ragged_rows(n), outputs = bppsa_recurrent_outputs(&n->config);
+  if (n->config.recompute > 0) {
+    return BPPSA_OK;
+  }
   if (layers_have_sides(n)) {
     if (n->config.loss_all) {
       bppsa_ragged_pack(n, seed, outputs, n->sides.above);

@@ -99,6 +99,20 @@ bppsa_status bppsa_layers_input_gradient(recurrent_network *n, int64_t l, void *
 
 /* ---- backward passes (backward_cpu.c) ---- */
 
+/* The factors of the layer's Jacobians for a scan, in n->columns and n->diagonal, [T][b] with 0 behind a sample's end. */
+void bppsa_layers_scan_factors(recurrent_network *n, int64_t l);
+/* BP of layer l through a segment of n's steps, v, whose last state has the gradient `behind`; NULL: that of the last step, in
+ * v->g. Otherwise the segment's last step belongs to the next segment as well, which has summed its weight gradients. *end: the
+ * gradient of the states behind the segment's first step, [b][S] in v->g. */
+void bppsa_layers_bp_segment(const recurrent_network *n, recurrent_network *v, int64_t l, const void *behind, const void **end);
+/* The step behind the first run of the weight gradients, which are summed run by run, that ends `steps` steps behind the step
+ * `first` or later; at most T. */
+int64_t bppsa_layers_run_end(const recurrent_network *n, int64_t first, int64_t steps);
+/* Adds up layer l's weight gradients when all of its steps have been summed, and what follows from g_0 in n->g. */
+void bppsa_layers_finish(const recurrent_network *n, int64_t l);
+bppsa_status bppsa_layers_give_inputs(recurrent_network *n, int64_t l);
+/* Computes the states of all layers. */
+bppsa_status bppsa_layers_forward(recurrent_network *n, const void *h0);
 /* The layer's deltas and the gradients of its states, without weight gradients. */
 bppsa_status bppsa_layers_sweep_back(recurrent_network *n, int64_t l);
 bppsa_status bppsa_layers_backward(recurrent_network *n, int64_t l);
@@ -107,6 +121,9 @@ void bppsa_layers_clear_cuts(recurrent_network *n, int64_t l);
 
 /* ---- memory (arrays_cpu.c) ---- */
 
+/* Bytes of the weight gradients' parts: of W_hh (`hidden`), or of W_ih and W_lin, which share them. -1: they do not fit in 64
+ * bits. */
+int64_t bppsa_layers_sums_bytes(const recurrent_network *n, bool hidden);
 bppsa_status bppsa_layers_visit(recurrent_network *n, bool scans, bppsa_recurrent_visit visit, int64_t *bytes);
 bppsa_status bppsa_layers_allocate(recurrent_network *n, bool scans);
 void bppsa_layers_destroy(recurrent_network *n);

@@ -70,8 +70,8 @@ static void name_layer(const recurrent_network *n, int64_t l, const char *what, 
   }
 }
 
-/* Finds the first state of layer l that is not finite. c may be infinite where h is not. */
-static bool find_state(const recurrent_network *n, int64_t l, bppsa_nonfinite *where) {
+/* c may be infinite where h is not. */
+bool bppsa_recurrent_find_state(const recurrent_network *n, int64_t l, bppsa_nonfinite *where) {
   const recurrent_layer *layer = &n->layers[l];
   const struct {
     const void *states;
@@ -99,8 +99,11 @@ bool bppsa_recurrent_forward_nonfinite(const bppsa_model *model, bppsa_nonfinite
   if (n->batch == 0) {
     return false;
   }
-  for (int64_t l = 0; l < bppsa_recurrent_layers(c); ++l) {
-    if (find_state(n, l, where)) {
+  if (c->recompute > 0 && bppsa_recompute_find_nonfinite((recurrent_network *)(uintptr_t)n, where)) {
+    return true;
+  }
+  for (int64_t l = 0; c->recompute == 0 && l < bppsa_recurrent_layers(c); ++l) {
+    if (bppsa_recurrent_find_state(n, l, where)) {
       return true;
     }
   }
@@ -144,6 +147,6 @@ bool bppsa_recurrent_find_nonfinite(bppsa_model *model, bppsa_nonfinite *where) 
   if (n->batch == 0) {
     return false;
   }
-  return (n->seed != NULL && find_backward(n, where)) ||
+  return (n->seed != NULL && n->config.recompute == 0 && find_backward(n, where)) ||
          (bppsa_model_pull(model, n->seed != NULL) == BPPSA_OK && bppsa_model_parameter_nonfinite(model, n->seed != NULL, where));
 }

@@ -92,10 +92,13 @@ static int64_t chunks_for(const bppsa_forward_shape *s, int64_t warm_up) {
 }
 
 /* How many steps of chunks a CPU computes in the time of one step of the batch. For each row, a step of many rows takes less than
- * half of the time of a step of one row; for a cell with gates, whose functions gain nothing from other rows, two thirds. A step
- * of two rows gains little (bench/results/forward_cpu.json). In hundredths, as texts have it. */
+ * half of the time of a step of one row. A cell with gates gains less, because its functions gain nothing from other rows: below 64
+ * units nothing with vectors of 8 numbers (AVX2), where copies take what products gain, above a quarter. With vectors of 16 it
+ * gains more (bench/results/forward_cpu.json), but plans are the same on all processors, so that ranks agree. A step of two rows
+ * gains little. In hundredths, as texts have it. */
 static double gain_of_rows(const bppsa_forward_shape *s, const bppsa_forward_plan *p) {
-  const double row_gain = s->gates == 1 ? 2.2 : 1.6;
+  enum { NARROW = 63 };
+  const double row_gain = s->gates == 1 ? 2.2 : s->hidden <= NARROW ? 1.05 : 1.35;
   return round(100 * fmin(row_gain, (double)p->chunks / 2) / (double)s->batch) / 100;
 }
 

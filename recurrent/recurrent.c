@@ -61,7 +61,7 @@ static bppsa_view logits_view(const recurrent_network *n) {
   int64_t first;
   (void)bppsa_recurrent_head_rows(n, &first);
   void *states = n->ragged.active && !c->loss_all ? n->ragged.ends : bppsa_recurrent_offset(n, n->layers[c->layers - 1].h, first);
-  states = c->bidirectional ? n->sides.top : states;
+  states = c->bidirectional ? n->sides.top : c->recompute > 0 ? n->recompute.tops : states;
   void *outputs = c->no_head && !(c->loss_all && bppsa_ragged_packed(n)) ? states : n->logits;
   return view_of(n, outputs, c->loss_all ? 3 : 2, c->loss_all ? all : all + 1);
 }
@@ -245,12 +245,12 @@ bppsa_status bppsa_recurrent_go_back(recurrent_network *n) {
     bppsa_ragged_pack(n, n->x, n->config.input, n->ragged.x);
   }
   BPPSA_TRY(bppsa_back_begin(n));
+  const bool again = n->config.recompute > 0;
+  BPPSA_TRY(again ? bppsa_recompute_backward(n) : BPPSA_OK);
   for (int64_t l = bppsa_recurrent_layers(&n->config) - 1; l >= 0; --l) {
-    BPPSA_TRY(layer_backward(n, l));
+    BPPSA_TRY(again ? BPPSA_OK : layer_backward(n, l));
     gradients_ready(n, own + l * of_layer, of_layer);
-    if (l > 0) {
-      BPPSA_TRY(n->backend->pass_down(n, l));
-    }
+    BPPSA_TRY(l > 0 && !again ? n->backend->pass_down(n, l) : BPPSA_OK);
   }
   if (own > 0) {
     gradients_ready(n, 0, own);
@@ -292,6 +292,14 @@ static bppsa_status seed_layers(recurrent_network *n, const bppsa_view *seed) {
   return n->backend->seed_layers(n, seed->data);
 }
 
+/* Are the states of all steps there? */
+static bppsa_status check_all_states(const recurrent_network *n, const char *what) {
+  return n->config.recompute == 0
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: %s of a network that computes states again, expected one without recompute",
+                          n->cell->name, what);
+}
+
 bppsa_status bppsa_recurrent_seed_cells(bppsa_model *model, const bppsa_view *cells) {
   BPPSA_REQUIRE(model != NULL);
   recurrent_network *n = (recurrent_network *)model;
@@ -301,6 +309,7 @@ bppsa_status bppsa_recurrent_seed_cells(bppsa_model *model, const bppsa_view *ce
   if (n->batch == 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "gradients of c: no forward pass precedes them");
   }
+  BPPSA_TRY(check_all_states(n, "gradients of c"));
   if (!n->cell->pair || c->bidirectional) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
                       "gradients of c of %s%s, expected a cell whose state is a pair (h, c), in one direction", n->cell->name,
@@ -346,6 +355,7 @@ bppsa_status bppsa_recurrent_hidden_gradients(bppsa_model *model, const bppsa_vi
   BPPSA_REQUIRE(model != NULL && seed != NULL && gradients != NULL);
   recurrent_network *n = (recurrent_network *)model;
   const bppsa_recurrent_config *c = &n->config;
+  BPPSA_TRY(check_all_states(n, "gradients of the states"));
   if (n->ragged.active || c->bidirectional) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: gradients of the states %s", n->cell->name,
                       c->bidirectional ? "in two directions, expected one direction"
@@ -364,6 +374,7 @@ static bppsa_status states_of(const recurrent_network *n, bool cells, int64_t la
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "states of layer %lld, expected 0 .. %lld after a forward pass", (long long)layer,
                       (long long)c->layers - 1);
   }
+  BPPSA_TRY(check_all_states(n, "the states"));
   const int64_t width = bppsa_recurrent_outputs(c);
   void *rows, *data = n->ragged.states;
   BPPSA_TRY(state_rows(n, layer, cells, &rows));
@@ -376,11 +387,13 @@ static bppsa_status states_of(const recurrent_network *n, bool cells, int64_t la
   return BPPSA_OK;
 }
 
-/* Copies the last rows of states h (or c) of a layer's samples, to rows that are `size` reals apart. */
-static bppsa_status copy_last(const recurrent_network *n, const void *states, int64_t size, void *to) {
+/* Copies the last rows of states h (or c) of layer l's samples, to rows that are `size` reals apart. */
+static bppsa_status copy_last(const recurrent_network *n, int64_t l, bool cells, int64_t size, void *to) {
+  const void *states = cells ? n->layers[l].c : n->layers[l].h;
   const int64_t hidden = n->config.hidden, row = n->batch * hidden;
-  const recurrent_rows last = {
-      bppsa_recurrent_offset(n, states, n->config.seq_len * row), to, n->batch, hidden, size, hidden, false, false};
+  const bool again = n->config.recompute > 0;
+  const void *from = again ? bppsa_recompute_last(n, l, cells) : bppsa_recurrent_offset(n, states, n->config.seq_len * row);
+  const recurrent_rows last = {from, to, n->batch, again ? size : hidden, size, hidden, false, false};
   return n->ragged.active ? n->backend->gather_ends(n, bppsa_recurrent_offset(n, states, row), hidden, hidden, to, size)
                           : n->backend->move(n, &last);
 }
@@ -400,8 +413,8 @@ static bppsa_status last_states(bppsa_model *model, int64_t shape[2], int64_t ap
   shape[1] = size;
   for (int64_t l = 0; states != NULL && l < n->config.layers; ++l) {
     char *layer = bppsa_recurrent_offset(n, states, l * apart * size);
-    BPPSA_TRY(copy_last(n, n->layers[l].h, size, layer));
-    BPPSA_TRY(n->cell->pair ? copy_last(n, n->layers[l].c, size, bppsa_recurrent_offset(n, layer, hidden)) : BPPSA_OK);
+    BPPSA_TRY(copy_last(n, l, false, size, layer));
+    BPPSA_TRY(n->cell->pair ? copy_last(n, l, true, size, bppsa_recurrent_offset(n, layer, hidden)) : BPPSA_OK);
   }
   return BPPSA_OK;
 }

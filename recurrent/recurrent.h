@@ -94,11 +94,17 @@ typedef struct {
   bppsa_forward_method forward;
   bppsa_backward_method speculation; /* of the method SPECULATIVE */
   bppsa_forward_part part;           /* zero: the network holds the whole sequence */
-  bool input_gradients;              /* computes the gradients of x and h0 too */
-  int64_t memory_limit;              /* bytes the network may hold; 0: no limit */
-  int64_t optimizer_slots;           /* arrays as large as the parameters that an optimiser will hold; counted as the network's */
-  bppsa_scan_factory factory;        /* zero: the local executor */
-  bppsa_recurrent_ends ends;         /* zero: none */
+  /* K > 0: a network keeps the states of every K-th step alone (of a few steps more, where the weight gradients are summed in
+   * larger runs), and BP computes the others again, a segment of steps at a time. It then holds about T / K + K states of each
+   * layer in the place of T, and no array but outputs, inputs and their gradients has all steps; a pass takes as long as one
+   * forward pass more. Bits are those of BP without it. For sequential passes of BP on a CPU, in one direction, of whole
+   * samples. */
+  int64_t recompute;
+  bool input_gradients;       /* computes the gradients of x and h0 too */
+  int64_t memory_limit;       /* bytes the network may hold; 0: no limit */
+  int64_t optimizer_slots;    /* arrays as large as the parameters that an optimiser will hold; counted as the network's */
+  bppsa_scan_factory factory; /* zero: the local executor */
+  bppsa_recurrent_ends ends;  /* zero: none */
 } bppsa_recurrent_config;
 
 /* T 1000, B 16, I 1, H 20, 1 layer, 10 classes, loss on the last step, f32, tanh, forward sequential, backward by auto. */

@@ -202,6 +202,19 @@ typedef struct {
   void *part;   /* [T·B][the wider of I and 2H], what one direction adds to `passed` */
 } recurrent_sides;
 
+/* What a network with config.recompute has besides (recompute_cpu.c); otherwise it is zero. The layers' arrays hold a segment of
+ * steps. The network of such a segment, which passes over it get, is no network with recompute. */
+typedef struct {
+  int64_t segments, present; /* of the present batch; the segment that the layers' arrays hold */
+  bool later;      /* in the network of a segment: earlier segments follow, which compute the gradient of its first state */
+  int64_t *begins; /* [segments + 1]: their first steps, then T */
+  void *kept;      /* [segments + 1][L][B][S]: the states in front of them, then the last ones */
+  void *carried;   /* [L][B][S]: the gradients of the states behind the first step of the segment that was computed last */
+  void *tops;      /* h of the top layer: with a loss on every step [T][B][H], otherwise the last ones [B][H] */
+  void *sums, *hidden_sums; /* [L], as the network's */
+  double *reset_sums;       /* [L][B][S], as those of resets */
+} recurrent_recompute;
+
 typedef struct {
   bppsa_model base;
   bppsa_model_ops ops; /* the shared functions, under the cell's name */
@@ -215,6 +228,7 @@ typedef struct {
   recurrent_ragged ragged;
   recurrent_resets resets;
   recurrent_sides sides;
+  recurrent_recompute recompute;
   /* From bppsa_model_drop: the step of training and the samples (borrowed; NULL: nothing is left out) of the next forward passes,
    * and those of the latest forward pass, which its backward passes use. */
   int64_t next_step, drop_step;
@@ -511,6 +525,21 @@ void bppsa_reset_state_finish(const recurrent_network *n, int64_t l);
 void bppsa_reset_state_sum(const recurrent_network *n, int64_t l, int64_t first, int64_t end, void *sum);
 bppsa_status bppsa_reset_state_visit(recurrent_network *n, bool scans, bppsa_recurrent_visit visit, int64_t *bytes);
 
+/* ---- states that are computed again (recompute_cpu.c) ---- */
+
+/* Steps in the arrays of states, gradients and deltas of a network on a CPU: T, or those of the longest segment and the step behind
+ * it. */
+int64_t bppsa_recompute_steps(const recurrent_network *n);
+bppsa_status bppsa_recompute_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
+void bppsa_recompute_free(recurrent_network *n);
+/* `forward` and, from n->seed, the backward passes of all layers. */
+bppsa_status bppsa_recompute_forward(recurrent_network *n, const void *h0);
+bppsa_status bppsa_recompute_backward(recurrent_network *n);
+/* The last states of layer l, h (or c) of the samples, in rows [S]. */
+const void *bppsa_recompute_last(const recurrent_network *n, int64_t l, bool cells);
+/* Finds the first state that is not finite, of the lowest layer that has one. */
+bool bppsa_recompute_find_nonfinite(recurrent_network *n, bppsa_nonfinite *where);
+
 /* ---- two directions (directions.c) ---- */
 
 bppsa_status bppsa_sides_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
@@ -631,6 +660,8 @@ recurrent_network *bppsa_recurrent_network_of(const bppsa_model *model);
 
 extern const bppsa_model_ops bppsa_recurrent_ops;
 bool bppsa_recurrent_find_nonfinite(bppsa_model *model, bppsa_nonfinite *where);
+/* Finds the first state of layer l that is not finite, among those that the layers' arrays hold. */
+bool bppsa_recurrent_find_state(const recurrent_network *n, int64_t l, bppsa_nonfinite *where);
 void bppsa_recurrent_destroy(bppsa_model *model);
 
 #ifdef __cplusplus

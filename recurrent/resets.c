@@ -16,7 +16,7 @@
 #include "recurrent/recurrent_internal.h"
 
 static size_t bytes_of(const recurrent_network *n, int64_t reals) {
-  return (size_t)reals * bppsa_dtype_size(n->config.dtype);
+  return (size_t)reals * (n->config.dtype == BPPSA_F64 ? sizeof(double) : sizeof(float));
 }
 
 /* ---- the resets of a batch ---- */
@@ -116,7 +116,7 @@ int64_t bppsa_resets_find(const recurrent_network *n, int64_t l, int64_t first, 
   const uint8_t *any = n->resets.any + side * steps, *mask = n->resets.mask + side * steps * n->batch + place;
   const int64_t least = first > 1 ? first : 1, by = last ? -1 : 1;
   for (int64_t t = last ? end - 1 : least; t >= least && t < end; t += by) {
-    if (any[t] && memchr(mask + t * n->batch, 1, (size_t)count) != NULL) {
+    if (any[t] && (count == n->batch || memchr(mask + t * n->batch, 1, (size_t)count) != NULL)) {
       return t;
     }
   }
@@ -154,27 +154,58 @@ static const uint8_t *block_mask(const recurrent_network *n, const recurrent_res
   return bppsa_resets_mask(n, s->layer, s->step) + n->batch - s->samples + s->first;
 }
 
-/* The first sample from i on that begins anew; `count`: none. Few do, and memchr looks at many bytes at once. */
-static int64_t next_of(const uint8_t *mask, int64_t i, int64_t count) {
-  const uint8_t *found = i < count ? memchr(mask + i, 1, (size_t)(count - i)) : NULL;
-  return found != NULL ? found - mask : count;
+enum { BITS = 64 /* samples that are looked at together */ };
+
+/* Bit i says whether sample i of `count` ones begins anew, of the first BITS. */
+static uint64_t bits_of(const uint8_t *mask, int64_t count) {
+  uint64_t bits = 0;
+  int64_t i = 0;
+  count = count < BITS ? count : BITS;
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+  for (; count - i >= 8; i += 8) {
+    const uint64_t gather = 0x0102040810204080u; /* brings byte k to bit 56 + k */
+    uint64_t eight;
+    memcpy(&eight, mask + i, sizeof eight);
+    bits |= (eight * gather >> 56) << i;
+  }
+#endif
+  for (; i < count; ++i) {
+    bits |= (uint64_t)mask[i] << i;
+  }
+  return bits;
 }
 
 /* Writes 0 to rows of so many bytes, of samples that begin anew; or copies the rows of `from`, unless it is NULL. */
 static void replace_rows(const uint8_t *mask, int64_t count, size_t bytes, const char *from, char *to) {
-  for (int64_t i = next_of(mask, 0, count); i < count; i = next_of(mask, i + 1, count)) {
-    if (from != NULL) {
-      memcpy(to + (size_t)i * bytes, from + (size_t)i * bytes, bytes);
-    } else {
-      memset(to + (size_t)i * bytes, 0, bytes);
+  for (int64_t first = 0; first < count; first += BITS) {
+    for (uint64_t bits = bits_of(mask + first, count - first); bits != 0; bits &= bits - 1) {
+      const size_t at = (size_t)(first + __builtin_ctzll(bits)) * bytes;
+      if (from != NULL) {
+        memcpy(to + at, from + at, bytes);
+      } else {
+        memset(to + at, 0, bytes);
+      }
     }
   }
 }
 
-/* Writes h (or c) of the state from which samples begin anew to their rows. */
-static void begin_rows(const recurrent_network *n, int64_t l, const uint8_t *mask, int64_t count, bool cells, void *rows) {
-  for (int64_t i = next_of(mask, 0, count); i < count; i = next_of(mask, i + 1, count)) {
-    bppsa_reset_state_write(n, l, cells, bppsa_recurrent_offset(n, rows, i * n->config.hidden));
+/* Writes h (or c) of the state from which samples begin anew to their rows, whose own go to the rows of `kept` (NULL: nowhere). */
+static void begin_rows(const recurrent_network *n, int64_t l, const uint8_t *mask, int64_t count, bool cells, char *rows,
+                       char *kept) {
+  const size_t bytes = bytes_of(n, n->config.hidden);
+  const void *state = bppsa_recurrent_offset(n, bppsa_reset_state_of(n, l), cells ? n->config.hidden : 0); /* NULL: 0 */
+  for (int64_t first = 0; first < count; first += BITS) {
+    for (uint64_t bits = bits_of(mask + first, count - first); bits != 0; bits &= bits - 1) {
+      const size_t at = (size_t)(first + __builtin_ctzll(bits)) * bytes;
+      if (kept != NULL) {
+        memcpy(kept + at, rows + at, bytes);
+      }
+      if (state != NULL) {
+        memcpy(rows + at, state, bytes);
+      } else {
+        memset(rows + at, 0, bytes);
+      }
+    }
   }
 }
 
@@ -187,9 +218,10 @@ static void exchange_rows(const recurrent_network *n, const recurrent_reset_step
   for (int half = 0; half < (n->cell->pair ? 2 : 1); ++half) {
     void *rows = bppsa_recurrent_offset(n, arrays[half], row * hidden),
          *own = bppsa_recurrent_offset(n, kept[half], s->first * hidden);
-    replace_rows(mask, s->count, bytes_of(n, hidden), back ? own : rows, back ? rows : own);
-    if (!back) {
-      begin_rows(n, s->layer, mask, s->count, half == 1, rows);
+    if (back) {
+      replace_rows(mask, s->count, bytes_of(n, hidden), own, rows);
+    } else {
+      begin_rows(n, s->layer, mask, s->count, half == 1, rows, own);
     }
   }
 }
@@ -208,7 +240,7 @@ void bppsa_resets_begin(const recurrent_network *n, const recurrent_reset_step *
       memcpy(bppsa_recurrent_offset(n, to[half], (t * s->samples + s->first) * hidden),
              bppsa_recurrent_offset(n, from[half], (row + t * s->samples) * hidden), (size_t)s->count * bytes);
     }
-    begin_rows(n, s->layer, block_mask(n, s), s->count, half == 1, bppsa_recurrent_offset(n, to[half], s->first * hidden));
+    begin_rows(n, s->layer, block_mask(n, s), s->count, half == 1, bppsa_recurrent_offset(n, to[half], s->first * hidden), NULL);
   }
   if (s->g != NULL && s->injected) {
     const size_t at = (size_t)s->first * state;
@@ -245,11 +277,10 @@ void bppsa_resets_exchange_rows(const recurrent_network *n, int64_t l, const rec
     const int64_t at = (t - first) * s->samples * n->config.hidden;
     const uint8_t *mask = bppsa_resets_mask(n, l, t) + ended;
     void *own = bppsa_recurrent_offset(n, rows, at), *other = bppsa_recurrent_offset(n, kept, at);
-    if (kept != NULL) {
-      replace_rows(mask, s->samples, bytes_of(n, n->config.hidden), back ? other : own, back ? own : other);
-    }
-    if (!back) {
-      begin_rows(n, l, mask, s->samples, false, own);
+    if (back) {
+      replace_rows(mask, s->samples, bytes_of(n, n->config.hidden), other, own);
+    } else {
+      begin_rows(n, l, mask, s->samples, false, own, other);
     }
     ++t;
   }

@@ -13,7 +13,7 @@
 
 bool bppsa_layers_want_first(const recurrent_network *n) {
   const bool learns = n->config.reset_state && n->resets.active;
-  return n->config.input_gradients || n->config.ends.after != NULL || bppsa_back_is_part(n) || learns;
+  return !n->recompute.later && (n->config.input_gradients || n->config.ends.after != NULL || bppsa_back_is_part(n) || learns);
 }
 
 layers_window bppsa_layers_whole(const recurrent_network *n) {
@@ -199,7 +199,7 @@ static void sweep_piece(const sweep_pass *p, int64_t at, int64_t steps, bool res
   if (reset) {
     bppsa_resets_end(n, &s);
   }
-  if (reset && w.tangent != NULL) {
+  if (reset && w.tangent != NULL && p->function == n->cell->tangent[n->config.dtype == BPPSA_F64]) { /* which writes them */
     move_tangents(n, &s, w.tangent, true);
   }
 }

@@ -36,48 +36,69 @@
 
 /* ---- sizes ---- */
 
-static int64_t gates_of(const recurrent_network *n) {
-  return n->cell->gates * n->config.hidden;
-}
-
 /* Does b_hh have its own sum? Otherwise it enters that of x W_ihᵀ. */
 static bool bias_apart(const recurrent_network *n) {
   return n->cell->split && n->cell->separate_bias;
 }
 
-bppsa_status bppsa_tangent_visit(const recurrent_network *n, bool second, tangent_arrays *a, bppsa_recurrent_visit visit,
-                                 int64_t *bytes) {
-  const bppsa_recurrent_config *c = &n->config;
-  const int64_t hidden = c->hidden, gates = gates_of(n), steps = c->seq_len, state = bppsa_recurrent_state_size(n);
-  const int64_t window = bppsa_layers_window_steps(n), some = second || window > steps ? steps : window;
-  const bool pair = n->cell->pair, lengths = c->lengths, resets = c->resets;
-  const struct {
-    bool wanted;
-    int64_t steps, rows, width;
-    void **array;
-  } arrays[] = {{true, some, c->batch, gates, &a->product_x},
-                {n->cell->split, some, c->batch, gates, &a->product_h},
-                {true, 1, c->input, gates, &a->w_ih},
-                {true, 1, hidden, gates, &a->w_hh},
-                {true, 1, hidden, gates, &a->own_hh},
-                {true, 1, 2, gates, &a->bias},
-                {resets, 2, c->batch, hidden, &a->copies[0]},
-                {resets && pair, 2, c->batch, hidden, &a->copies[1]},
-                {resets && !second, some, c->batch, hidden, &a->before},
-                {lengths, steps, c->batch, c->input, &a->packed_x},
-                {lengths, steps + 1, c->batch, hidden, &a->packed_h},
-                {lengths && pair, steps + 1, c->batch, hidden, &a->packed_c},
-                {second && (resets || lengths), steps, c->batch, hidden, &a->before_tangent},
-                {second, steps + 1, c->batch, state, &a->g},
-                {second, 1, gates, c->input, &a->of_w_ih},
-                {second, 1, gates, hidden, &a->of_w_hh},
-                {second, 1, gates, 1, &a->of_bias}};
-  for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) {
+typedef struct {
+  bool wanted;
+  int64_t steps, rows, width;
+  void **array;
+} tangent_array;
+
+static bppsa_status visit_all(const recurrent_network *n, const tangent_array *arrays, size_t count, bppsa_recurrent_visit visit,
+                              int64_t *bytes) {
+  for (size_t i = 0; i < count; ++i) {
     if (arrays[i].wanted) {
       BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, arrays[i].steps, arrays[i].rows, arrays[i].width, arrays[i].array, bytes));
     }
   }
-  return second ? visit((void **)&a->of_reset, state * (int64_t)sizeof(double), bytes) : BPPSA_OK;
+  return BPPSA_OK;
+}
+
+/* steps: so many of products. all: the tangents in front of all steps are needed. */
+static bppsa_status visit_direction(const recurrent_network *n, int64_t steps, bool all, tangent_direction *d,
+                                    bppsa_recurrent_visit visit, int64_t *bytes) {
+  const bppsa_recurrent_config *c = &n->config;
+  const int64_t gates = tangent_gates(n);
+  const bool pair = n->cell->pair;
+  const tangent_array arrays[] = {{true, steps, c->batch, gates, &d->product_x},
+                                  {n->cell->split, steps, c->batch, gates, &d->product_h},
+                                  {true, 1, c->input, gates, &d->w_ih},
+                                  {true, 1, c->hidden, gates, &d->w_hh},
+                                  {true, 1, 2, gates, &d->bias},
+                                  {c->lengths, c->seq_len, c->batch, c->input, &d->packed_x},
+                                  {c->lengths, c->seq_len + 1, c->batch, c->hidden, &d->packed_h},
+                                  {c->lengths && pair, c->seq_len + 1, c->batch, c->hidden, &d->packed_c},
+                                  {all && (c->resets || c->lengths), c->seq_len, c->batch, c->hidden, &d->before}};
+  return visit_all(n, arrays, sizeof arrays / sizeof *arrays, visit, bytes);
+}
+
+bppsa_status bppsa_tangent_visit(const recurrent_network *n, tangent_kind kind, bool scans, tangent_arrays *a,
+                                 bppsa_recurrent_visit visit, int64_t *bytes) {
+  const bppsa_recurrent_config *c = &n->config;
+  const int64_t hidden = c->hidden, gates = tangent_gates(n), steps = c->seq_len, state = bppsa_recurrent_state_size(n);
+  const bool pair = n->cell->pair, lengths = c->lengths, resets = c->resets;
+  const bool gradients = kind == TANGENT_GRADIENTS, twice = kind == TANGENT_TWICE, all = gradients || twice || scans;
+  const int64_t window = bppsa_layers_window_steps(n), some = all || window > steps ? steps : window;
+  const tangent_array arrays[] = {{true, 1, hidden, gates, &a->own_hh},
+                                  {resets, 2, c->batch, hidden, &a->copies[0]},
+                                  {resets && pair, 2, c->batch, hidden, &a->copies[1]},
+                                  {resets && kind == TANGENT_STATES, some, c->batch, hidden, &a->before},
+                                  {all, steps + 1, c->batch, state, &a->g},
+                                  {gradients, 1, gates, c->input, &a->of_w_ih},
+                                  {gradients, 1, gates, hidden, &a->of_w_hh},
+                                  {gradients, 1, gates, 1, &a->of_bias},
+                                  {twice && pair, steps, c->batch, gates, &a->spare},
+                                  {twice, steps + 1, c->batch, state, &a->carried},
+                                  {twice && pair && (resets || lengths), steps, c->batch, hidden, &a->before_cells},
+                                  {twice && lengths, steps + 1, c->batch, hidden, &a->packed_h},
+                                  {twice && lengths && pair, steps + 1, c->batch, hidden, &a->packed_c}};
+  BPPSA_TRY(visit_direction(n, some, gradients || twice, &a->d, visit, bytes));
+  BPPSA_TRY(twice ? visit_direction(n, steps, true, &a->e, visit, bytes) : BPPSA_OK);
+  BPPSA_TRY(visit_all(n, arrays, sizeof arrays / sizeof *arrays, visit, bytes));
+  return gradients ? visit((void **)&a->of_reset, state * (int64_t)sizeof(double), bytes) : BPPSA_OK;
 }
 
 /* ---- rows ---- */
@@ -139,20 +160,19 @@ static const void *before_steps(const recurrent_network *n, const recurrent_stre
 /* ---- the tangents of the products ---- */
 
 static void transpose(const recurrent_network *n, int64_t in, const void *w, void *wt) {
-  const bppsa_linear l = layers_linear(n, 0, in, gates_of(n));
+  const bppsa_linear l = layers_linear(n, 0, in, tangent_gates(n));
   if (w != NULL) {
     bppsa_linear_transpose(&l, w, wt, l.out);
   }
 }
 
-/* Prepares the weights and the biases of the direction. Those of the layer have been prepared for a forward pass. */
-static void prepare(recurrent_network *n, tangent_arrays *a) {
-  const int64_t gates = gates_of(n), all = 2 * gates;
-  const bppsa_view bias = bppsa_view_make(a->bias, n->config.dtype, 1, &all);
-  transpose(n, n->config.input, a->along.w_ih, a->w_ih);
-  transpose(n, n->config.hidden, a->along.w_hh, a->w_hh);
+void bppsa_tangent_prepare(recurrent_network *n, tangent_direction *d) {
+  const int64_t gates = tangent_gates(n), all = 2 * gates;
+  const bppsa_view bias = bppsa_view_make(d->bias, n->config.dtype, 1, &all);
+  transpose(n, n->config.input, d->along.w_ih, d->w_ih);
+  transpose(n, n->config.hidden, d->along.w_hh, d->w_hh);
   for (int64_t i = 0; i < gates; ++i) {
-    const void *const given[] = {a->along.b_ih, a->along.b_hh};
+    const void *const given[] = {d->along.b_ih, d->along.b_hh};
     double of[2];
     for (int k = 0; k < 2; ++k) {
       const bppsa_view view = bppsa_view_make((void *)(uintptr_t)given[k], n->config.dtype, 1, &gates);
@@ -161,6 +181,15 @@ static void prepare(recurrent_network *n, tangent_arrays *a) {
     bppsa_view_set(&bias, i, of[0] + (bias_apart(n) ? 0 : of[1]));
     bppsa_view_set(&bias, gates + i, bias_apart(n) ? of[1] : 0);
   }
+}
+
+void bppsa_tangent_prepare_own(recurrent_network *n, const tangent_arrays *a) {
+  bppsa_layers_prepare_forward(n, 0, layers_in_panels(n)); /* the cell's function reads panels, */
+  if (a->scan != NULL && layers_in_panels(n)) {
+    bppsa_layers_prepare_forward(n, 0, false); /* and a scan rows */
+  }
+  bppsa_layers_prepare_input(n, 0, false);
+  transpose(n, n->config.hidden, bppsa_recurrent_parameter(n, 0, W_HH)->value.data, a->own_hh);
 }
 
 /* Writes the same row to many rows. */
@@ -173,7 +202,7 @@ static void fill_rows(const recurrent_network *n, const void *row, int64_t rows,
 /* y = x wt + bias, or bias where x or wt is NULL. */
 static void begin_product(const recurrent_network *n, int64_t rows, int64_t in, const void *x, const void *wt, const void *bias,
                           void *y) {
-  const bppsa_linear l = layers_linear(n, rows, in, gates_of(n));
+  const bppsa_linear l = layers_linear(n, rows, in, tangent_gates(n));
   if (x != NULL && wt != NULL) {
     bppsa_linear_forward(&l, x, wt, bias, y);
   } else {
@@ -181,31 +210,42 @@ static void begin_product(const recurrent_network *n, int64_t rows, int64_t in, 
   }
 }
 
-static void add_product(const recurrent_network *n, int64_t rows, int64_t in, const void *x, const void *wt, void *y) {
-  const bppsa_linear l = layers_linear(n, rows, in, gates_of(n));
+void bppsa_tangent_add_product(const recurrent_network *n, int64_t rows, int64_t in, const void *x, const void *wt, void *y) {
+  const bppsa_linear l = layers_linear(n, rows, in, tangent_gates(n));
   if (x != NULL && wt != NULL) {
     bppsa_linear_add(&l, x, wt, y, l.out);
   }
 }
 
-/* Computes product_x and product_h of a stretch, without what comes from ḣ_{t-1}. before: h in front of its steps. */
-static void begin_products(const recurrent_network *n, const tangent_arrays *a, const recurrent_stretch *s, const void *before,
-                           void *product_x, void *product_h) {
+void bppsa_tangent_products(const recurrent_network *n, const tangent_direction *d, const recurrent_stretch *s,
+                            const void *before, void *product_x, void *product_h) {
   const int64_t rows = s->steps * s->samples, input = n->config.input, hidden = n->config.hidden;
-  const void *x = at(n, bppsa_layers_input_of(n, 0), s->row * input), *of_hh = a->along.w_hh != NULL ? a->w_hh : NULL;
-  begin_product(n, rows, input, at(n, a->along.x, s->row * input), n->w_t, a->bias, product_x);
-  add_product(n, rows, input, x, a->along.w_ih != NULL ? a->w_ih : NULL, product_x);
+  const void *x = at(n, bppsa_layers_input_of(n, 0), s->row * input), *of_hh = d->along.w_hh != NULL ? d->w_hh : NULL;
+  begin_product(n, rows, input, at(n, d->along.x, s->row * input), n->w_t, d->bias, product_x);
+  bppsa_tangent_add_product(n, rows, input, x, d->along.w_ih != NULL ? d->w_ih : NULL, product_x);
   if (n->cell->split) {
-    begin_product(n, rows, hidden, before, of_hh, at(n, a->bias, gates_of(n)), product_h);
+    begin_product(n, rows, hidden, before, of_hh, at(n, d->bias, tangent_gates(n)), product_h);
   } else {
-    add_product(n, rows, hidden, before, of_hh, product_x);
+    bppsa_tangent_add_product(n, rows, hidden, before, of_hh, product_x);
   }
 }
 
-static layers_tangent tangent_of(const recurrent_network *n, const tangent_arrays *a, int64_t row) {
-  const int64_t first = row * gates_of(n);
-  layers_tangent t = {.product_x = at(n, a->product_x, first), .h = a->h, .c = a->c, .reset_state = a->along.reset_state};
-  t.product_h = n->cell->split ? at(n, a->product_h, first) : t.product_x;
+const void *bppsa_tangent_whole_products(const recurrent_network *n, const tangent_arrays *a, tangent_direction *d,
+                                         const void *before) {
+  const int64_t rows = bppsa_ragged_rows(n);
+  const recurrent_stretch whole = {.steps = 1, .samples = rows};
+  const void *tangents = bppsa_tangent_before_all(n, d->h, d->along.reset_state, d->before);
+  void *product_h = n->cell->split ? d->product_h : d->product_x;
+  bppsa_tangent_products(n, d, &whole, before, d->product_x, product_h);
+  bppsa_tangent_add_product(n, rows, n->config.hidden, tangents, a->own_hh, product_h);
+  return tangents;
+}
+
+layers_tangent bppsa_tangent_window(const recurrent_network *n, const tangent_arrays *a, const tangent_direction *d,
+                                    int64_t row) {
+  const int64_t first = row * tangent_gates(n);
+  layers_tangent t = {.product_x = at(n, d->product_x, first), .h = d->h, .c = d->c, .reset_state = d->along.reset_state};
+  t.product_h = n->cell->split ? at(n, d->product_h, first) : t.product_x;
   t.copies[0] = a->copies[0];
   t.copies[1] = a->copies[1];
   return t;
@@ -213,30 +253,32 @@ static layers_tangent tangent_of(const recurrent_network *n, const tangent_array
 
 /* ---- the states' tangents ---- */
 
-void bppsa_tangent_forward(recurrent_network *n, tangent_arrays *a) {
-  const int64_t steps = bppsa_layers_window_steps(n);
-  const layers_tangent tangent = tangent_of(n, a, 0);
-  bppsa_layers_prepare_forward(n, 0, layers_in_panels(n));
-  bppsa_layers_prepare_input(n, 0, false);
-  prepare(n, a);
+bppsa_status bppsa_tangent_forward(recurrent_network *n, tangent_arrays *a) {
+  const bool scans = a->scan != NULL;
+  tangent_direction *d = &a->d;
+  bppsa_tangent_prepare_own(n, a);
+  bppsa_tangent_prepare(n, d);
   for (int64_t k = 0; k < bppsa_ragged_stretches(n); ++k) {
     const recurrent_stretch s = bppsa_ragged_stretch(n, k);
+    const int64_t steps = scans ? s.steps : bppsa_layers_window_steps(n);
     for (int64_t first = 0; first < s.steps; first += steps) {
       const recurrent_stretch part = part_of(&s, first, s.steps - first < steps ? s.steps - first : steps);
       const void *before = before_steps(n, &part, n->layers[0].h, bppsa_reset_state_of(n, 0), a->before);
-      begin_products(n, a, &part, before, tangent.product_x, tangent.product_h);
+      const layers_tangent tangent = bppsa_tangent_window(n, a, d, scans ? part.row : 0);
+      bppsa_tangent_products(n, d, &part, before, tangent.product_x, tangent.product_h);
       const layers_window w = {
           .first = part.first, .row = part.row, .steps = part.steps, .samples = part.samples, .tangent = &tangent};
-      bppsa_layers_sweep(n, n->cell->tangent, 0, &w, false);
+      if (!scans) {
+        bppsa_layers_sweep(n, n->cell->tangent, 0, &w, false);
+      }
     }
   }
+  return scans ? bppsa_tangent_walk(n, a, d, false) : BPPSA_OK;
 }
 
 /* ---- the derivative of the backward pass ---- */
 
-/* All rows of the states h in front of steps, or of their tangents: a copy where the rows of a stretch do not follow those of the
- * one in front of it, or samples begin anew. */
-static const void *before_all(const recurrent_network *n, const void *states, const void *by, void *room) {
+const void *bppsa_tangent_before_all(const recurrent_network *n, const void *states, const void *by, void *room) {
   if (!bppsa_ragged_packed(n)) {
     const recurrent_stretch all = bppsa_ragged_stretch(n, 0);
     return before_steps(n, &all, states, by, room);
@@ -250,13 +292,13 @@ static const void *before_all(const recurrent_network *n, const void *states, co
   return room;
 }
 
-/* κ of all steps, in the place of product_x and product_h, and ė ∘ g in a->g. */
-static void fix_gradients(const recurrent_network *n, const tangent_arrays *a) {
+void bppsa_tangent_of_deltas(const recurrent_network *n, const tangent_arrays *a, const tangent_direction *d, void *carried) {
   const int64_t size = bppsa_recurrent_state_size(n);
+  memset(carried, 0, (size_t)((n->batch + bppsa_ragged_rows(n)) * size * layers_size_of(n)));
   for (int64_t k = 0; k < bppsa_ragged_stretches(n); ++k) {
     const recurrent_stretch s = bppsa_ragged_stretch(n, k);
-    layers_tangent tangent = tangent_of(n, a, s.row);
-    tangent.carried = at(n, a->g, front_row(n, &s) * size);
+    layers_tangent tangent = bppsa_tangent_window(n, a, d, s.row);
+    tangent.carried = at(n, carried, front_row(n, &s) * size);
     const layers_window w = {.first = s.first,
                              .row = s.row,
                              .steps = s.steps,
@@ -285,7 +327,7 @@ static void stop_row(const recurrent_network *n, void *context, int64_t row) {
 
 /* Completes q of all steps, in a->g: what goes through W_hh, and what goes nowhere. delta_h: of the first walk. */
 static void complete_carried(const recurrent_network *n, const tangent_arrays *a, const void *delta_h) {
-  const int64_t size = bppsa_recurrent_state_size(n), gates = gates_of(n);
+  const int64_t size = bppsa_recurrent_state_size(n), gates = tangent_gates(n);
   const void *w_hh = bppsa_recurrent_parameter(n, 0, W_HH)->value.data;
   for (int64_t i = 0; i < size; ++i) {
     a->of_reset[i] = 0;
@@ -294,9 +336,9 @@ static void complete_carried(const recurrent_network *n, const tangent_arrays *a
     const recurrent_stretch s = bppsa_ragged_stretch(n, k);
     const bppsa_linear l = layers_linear(n, s.steps * s.samples, gates, n->config.hidden);
     void *rows = at(n, a->g, front_row(n, &s) * size);
-    bppsa_linear_add(&l, at(n, n->cell->split ? a->product_h : a->product_x, s.row * gates), w_hh, rows, size);
-    if (a->along.w_hh != NULL) {
-      bppsa_linear_add(&l, at(n, delta_h, s.row * gates), a->along.w_hh, rows, size);
+    bppsa_linear_add(&l, at(n, n->cell->split ? a->d.product_h : a->d.product_x, s.row * gates), w_hh, rows, size);
+    if (a->d.along.w_hh != NULL) {
+      bppsa_linear_add(&l, at(n, delta_h, s.row * gates), a->d.along.w_hh, rows, size);
     }
     stopped stop = {rows, a->of_reset};
     each_reset(n, &s, true, stop_row, &stop);
@@ -305,7 +347,7 @@ static void complete_carried(const recurrent_network *n, const tangent_arrays *a
 
 /* dw [G·H][in] = Σ deltaᵀ x over all rows, and db; NULL: not wanted. */
 static void sum_rows(const recurrent_network *n, int64_t in, const void *delta, const void *x, void *dw, void *db, void *sums) {
-  const bppsa_linear l = layers_linear(n, bppsa_ragged_rows(n), in, gates_of(n));
+  const bppsa_linear l = layers_linear(n, bppsa_ragged_rows(n), in, tangent_gates(n));
   bppsa_linear_weight_gradient(&l, delta, x, dw, db, sums);
 }
 
@@ -328,30 +370,26 @@ static bppsa_status walk(recurrent_network *n) {
 }
 
 bppsa_status bppsa_tangent_first_walk(recurrent_network *n, tangent_arrays *a, const bppsa_layer_gradients *to) {
-  const int64_t rows = bppsa_ragged_rows(n), hidden = n->config.hidden, gates = gates_of(n), states = n->batch + rows;
-  const recurrent_stretch whole = {.steps = 1, .samples = rows};
-  const void *before = a->fronts = before_all(n, n->layers[0].h, bppsa_reset_state_of(n, 0), n->before);
-  const void *before_tangent = before_all(n, a->h, a->along.reset_state, a->before_tangent);
+  const int64_t rows = bppsa_ragged_rows(n), hidden = n->config.hidden, gates = tangent_gates(n);
+  const bppsa_layer_tangents *along = &a->d.along;
+  const void *before = a->fronts = bppsa_tangent_before_all(n, n->layers[0].h, bppsa_reset_state_of(n, 0), n->before);
   bppsa_reset_state_begin(n);
   BPPSA_TRY(walk(n));
   bppsa_layers_prepare_input(n, 0, false);
-  prepare(n, a);
   transpose(n, hidden, bppsa_recurrent_parameter(n, 0, W_HH)->value.data, a->own_hh);
-  void *product_h = n->cell->split ? a->product_h : a->product_x;
-  begin_products(n, a, &whole, before, a->product_x, product_h);
-  add_product(n, rows, hidden, before_tangent, a->own_hh, product_h);
-  memset(a->g, 0, (size_t)(states * bppsa_recurrent_state_size(n) * layers_size_of(n)));
-  fix_gradients(n, a);
+  bppsa_tangent_prepare(n, &a->d);
+  const void *before_tangent = bppsa_tangent_whole_products(n, a, &a->d, before);
+  bppsa_tangent_of_deltas(n, a, &a->d, a->g); /* and ė ∘ g in a->g */
   complete_carried(n, a, delta_h_of(n));
-  if (to->w_ih != NULL && a->along.x != NULL) {
-    sum_rows(n, n->config.input, n->pre, a->along.x, a->of_w_ih, NULL, n->sums);
+  if (to->w_ih != NULL && along->x != NULL) {
+    sum_rows(n, n->config.input, n->pre, along->x, a->of_w_ih, NULL, n->sums);
   }
   if (to->w_hh != NULL) {
     sum_rows(n, hidden, delta_h_of(n), before_tangent, a->of_w_hh, NULL, n->hidden_sums);
   }
-  if (to->x != NULL && a->along.w_ih != NULL) {
+  if (to->x != NULL && along->w_ih != NULL) {
     const bppsa_linear l = layers_linear(n, rows, n->config.input, gates);
-    bppsa_linear_input_gradient(&l, n->pre, a->along.w_ih, rows_of_x(n, to));
+    bppsa_linear_input_gradient(&l, n->pre, along->w_ih, rows_of_x(n, to));
   }
   return BPPSA_OK;
 }
@@ -379,14 +417,14 @@ static void add(const recurrent_network *n, int64_t count, const void *from, voi
 
 /* The derivatives of the weight gradients from the complete δ̇, in product_x and product_h. */
 static void finish_weights(recurrent_network *n, tangent_arrays *a, const bppsa_layer_gradients *to) {
-  const int64_t hidden = n->config.hidden, input = n->config.input, gates = gates_of(n);
+  const int64_t hidden = n->config.hidden, input = n->config.input, gates = tangent_gates(n);
   const bool own = bias_apart(n);
   void *b_ih = to->b_ih != NULL ? to->b_ih : a->of_bias;
   const bool biases = to->b_ih != NULL || (to->b_hh != NULL && !own);
   if (to->w_ih != NULL || biases) {
-    const bool second = to->w_ih != NULL && a->along.x != NULL;
-    sum_rows(n, input, a->product_x, bppsa_layers_input_of(n, 0), to->w_ih != NULL ? to->w_ih : a->of_w_ih, biases ? b_ih : NULL,
-             n->sums);
+    const bool second = to->w_ih != NULL && a->d.along.x != NULL;
+    sum_rows(n, input, a->d.product_x, bppsa_layers_input_of(n, 0), to->w_ih != NULL ? to->w_ih : a->of_w_ih,
+             biases ? b_ih : NULL, n->sums);
     add(n, second ? gates * input : 0, a->of_w_ih, to->w_ih);
   }
   if (to->b_hh != NULL && !own) {
@@ -394,20 +432,20 @@ static void finish_weights(recurrent_network *n, tangent_arrays *a, const bppsa_
   }
   if (to->w_hh != NULL || (to->b_hh != NULL && own)) {
     void *w_hh = to->w_hh != NULL ? to->w_hh : a->own_hh; /* room that is not needed any more */
-    sum_rows(n, hidden, n->cell->split ? a->product_h : a->product_x, a->fronts, w_hh, own ? to->b_hh : NULL, n->hidden_sums);
+    sum_rows(n, hidden, n->cell->split ? a->d.product_h : a->d.product_x, a->fronts, w_hh, own ? to->b_hh : NULL, n->hidden_sums);
     add(n, to->w_hh != NULL ? gates * hidden : 0, a->of_w_hh, to->w_hh);
   }
 }
 
 bppsa_status bppsa_tangent_second_walk(recurrent_network *n, tangent_arrays *a, const bppsa_layer_gradients *to) {
-  const int64_t rows = bppsa_ragged_rows(n), gates = gates_of(n), size = bppsa_recurrent_state_size(n);
+  const int64_t rows = bppsa_ragged_rows(n), gates = tangent_gates(n), size = bppsa_recurrent_state_size(n);
   add(n, (n->batch + rows) * size, a->g, n->g);
   bppsa_reset_state_begin(n);
   BPPSA_TRY(walk(n));
   bppsa_reset_state_finish(n, 0);
-  add(n, rows * gates, n->pre, a->product_x);
+  add(n, rows * gates, n->pre, a->d.product_x);
   if (n->cell->split) {
-    add(n, rows * gates, n->delta_h, a->product_h);
+    add(n, rows * gates, n->delta_h, a->d.product_h);
   }
   finish_weights(n, a, to);
   const bppsa_view *reset = n->config.reset_state ? &n->base.parameters[0].gradient : NULL;
@@ -418,10 +456,10 @@ bppsa_status bppsa_tangent_second_walk(recurrent_network *n, tangent_arrays *a, 
     const bppsa_linear back = layers_linear(n, rows, n->config.input, gates), add_back = layers_linear(n, rows, gates, back.in);
     const void *w_ih = bppsa_recurrent_parameter(n, 0, W_IH)->value.data;
     void *x = rows_of_x(n, to);
-    if (a->along.w_ih != NULL) {
-      bppsa_linear_add(&add_back, a->product_x, w_ih, x, back.in);
+    if (a->d.along.w_ih != NULL) {
+      bppsa_linear_add(&add_back, a->d.product_x, w_ih, x, back.in);
     } else {
-      bppsa_linear_input_gradient(&back, a->product_x, w_ih, x);
+      bppsa_linear_input_gradient(&back, a->d.product_x, w_ih, x);
     }
     if (n->ragged.active) {
       bppsa_ragged_unpack(n, x, back.in, to->x);

@@ -4,35 +4,92 @@
 
 #include "recurrent/layer.h"
 #include "recurrent/layers_cpu.h"
+#include "scan/scan.h"
+
+/* What a pass computes: the tangents of the states; the derivative of the backward pass; the tangents of these tangents. */
+typedef enum { TANGENT_STATES, TANGENT_GRADIENTS, TANGENT_TWICE } tangent_kind;
+
+/* A direction, and the tangents of the states in it, [T+1][B][H]. Where samples have lengths, x and the states are packed. */
+typedef struct {
+  bppsa_layer_tangents along;
+  void *h, *c;
+  void *w_ih, *w_hh;           /* the tangents of W_ih and W_hh, transposed */
+  void *bias;                  /* [2][G·H]: what is added to product_x and product_h */
+  void *product_x, *product_h; /* of a window, or of all steps (tangent_windows) */
+  void *before;                /* the tangents of the states h in front of all steps, [T][B][H], with resets or lengths */
+  void *packed_x, *packed_h, *packed_c; /* with lengths: room for x, h and c */
+} tangent_direction;
 
 /* The arrays of a pass, in the caller's scratch. The rows of steps are packed where samples have lengths (ragged.c). */
 typedef struct {
-  bppsa_layer_tangents along;  /* the direction; where samples have lengths its x is packed */
-  void *h, *c;                 /* the tangents of the states, [T+1][B][H] */
-  void *product_x, *product_h; /* of a window, or of all steps in a second-order backward pass */
-  void *w_ih, *w_hh, *own_hh;  /* transposed: the tangents of W_ih and W_hh, and W_hh itself */
-  void *bias;                  /* [2][G·H]: what is added to product_x and product_h */
-  void *copies[2];             /* layers_tangent */
-  void *before;                /* with resets: the states h in front of a window's steps */
-  /* of a second-order backward pass */
+  tangent_direction d, e; /* e: of TANGENT_TWICE alone */
+  void *own_hh;           /* W_hh transposed */
+  void *copies[2];        /* layers_tangent */
+  void *before;           /* with resets: the states h in front of a window's steps */
+  /* what follows is of some kinds alone */
   const void *fronts;      /* [T][B][H]: the states h in front of all steps */
-  void *before_tangent;    /* likewise their tangents, with resets or lengths */
-  void *g;                 /* [T+1][B][S]: what enters the second walk */
+  void *g;                 /* [T+1][B][S]: what enters the second walk, or is added to the tangents of every step */
   void *of_w_ih, *of_w_hh; /* parts of the derivatives of the weight gradients, or room for those that nobody wants */
   void *of_bias;           /* likewise [G·H] */
   double *of_reset;        /* [S] */
-  void *packed_x, *packed_h, *packed_c; /* with lengths: the packed x, h and c of the direction */
+  void *spare;             /* of a pair: the products of direction d once more */
+  void *carried;           /* [T+1][B][S] */
+  void *before_cells;      /* [T][B][H]: of a pair, the tangents of c in front of all steps, in direction e */
+  void *h, *c;             /* of TANGENT_TWICE: the results */
+  void *packed_h, *packed_c;
+  bppsa_scan_executor *scan; /* of the walk with time; NULL: it goes step by step */
 } tangent_arrays;
 
-/* Visits them; second: of a second-order backward pass. */
-bppsa_status bppsa_tangent_visit(const recurrent_network *n, bool second, tangent_arrays *a, bppsa_recurrent_visit visit,
-                                 int64_t *bytes);
-/* Computes rows 1 .. T of a->h and c, from row 0. */
-void bppsa_tangent_forward(recurrent_network *n, tangent_arrays *a);
+/* Visits the arrays. scans: the walk with time is a scan. */
+bppsa_status bppsa_tangent_visit(const recurrent_network *n, tangent_kind kind, bool scans, tangent_arrays *a,
+                                 bppsa_recurrent_visit visit, int64_t *bytes);
+/* Computes rows 1 .. T of a->d.h and c, from row 0. */
+bppsa_status bppsa_tangent_forward(recurrent_network *n, tangent_arrays *a);
 /* Prepares the second walk, from the tangents of all states and the gradients of the states in n->g (g_T and u_t), which the first
  * walk completes: a->g, without what comes from the seed's tangents, and the parts of the results that need the first deltas. */
 bppsa_status bppsa_tangent_first_walk(recurrent_network *n, tangent_arrays *a, const bppsa_layer_gradients *to);
 /* Adds a->g to n->g, which holds the seed's tangents; walks, and writes the results. */
 bppsa_status bppsa_tangent_second_walk(recurrent_network *n, tangent_arrays *a, const bppsa_layer_gradients *to);
+/* Computes a->h and c, the derivative in direction e of the tangents in direction d (tangent_twice_cpu.c). */
+bppsa_status bppsa_tangent_twice(recurrent_network *n, tangent_arrays *a);
+
+/* ---- what the files share ---- */
+
+/* Prepares W_hh for a walk with time, and W_ih for products. */
+void bppsa_tangent_prepare_own(recurrent_network *n, const tangent_arrays *a);
+/* Prepares a direction's weights and biases. */
+void bppsa_tangent_prepare(recurrent_network *n, tangent_direction *d);
+/* Computes the products of some rows of steps in a direction, without what comes from the tangents of the states in front of them.
+ * before: h in front of the steps. */
+void bppsa_tangent_products(const recurrent_network *n, const tangent_direction *d, const recurrent_stretch *s,
+                            const void *before, void *product_x, void *product_h);
+/* The products of all steps, whole; before as above. Returns the tangents of the states h in front of the steps. */
+const void *bppsa_tangent_whole_products(const recurrent_network *n, const tangent_arrays *a, tangent_direction *d,
+                                         const void *before);
+/* y += x wtᵀ of so many rows, if neither is NULL. */
+void bppsa_tangent_add_product(const recurrent_network *n, int64_t rows, int64_t in, const void *x, const void *wt, void *y);
+/* All rows of the states h in front of steps, or of their tangents: a copy in `room` where the rows of a stretch do not follow
+ * those of the one in front of it, or samples begin anew, with the state `by` (NULL: 0). */
+const void *bppsa_tangent_before_all(const recurrent_network *n, const void *states, const void *by, void *room);
+/* Where a direction's products and tangents of a window are, which begins at the packed row; states: n and what is walked. */
+layers_tangent bppsa_tangent_window(const recurrent_network *n, const tangent_arrays *a, const tangent_direction *d, int64_t row);
+/* The cell's tangent_backward over all steps: from the products of d and the gradients in n->g, to the derivatives of the deltas in
+ * the place of the products, and the rows `carried`. */
+void bppsa_tangent_of_deltas(const recurrent_network *n, const tangent_arrays *a, const tangent_direction *d, void *carried);
+/* Walks with time, step by step or by a->scan: d->h and c from row 0, the products of all steps, and, if `added`, a->g, which is
+ * added to the tangents of every step (tangent_walk_cpu.c). */
+bppsa_status bppsa_tangent_walk(recurrent_network *n, tangent_arrays *a, const tangent_direction *d, bool added);
+/* Writes 1 to half of every row of n->g and 0 to the other half: h, or c of a pair. */
+void bppsa_tangent_unit(const recurrent_network *n, int64_t half);
+/* sum[row t][half] += Σ over gates of x ∘ y (and of x_h ∘ y_h where the cell splits), of all rows of steps. */
+void bppsa_tangent_dot(const recurrent_network *n, const void *x, const void *y, const void *x_h, const void *y_h, int64_t half,
+                       void *sum);
+/* sum[row t][half] += front[row t-1][part] ∘ tangents[row t], of all rows of steps: what does not go through W_hh. */
+void bppsa_tangent_add_carried(const recurrent_network *n, const void *front, int64_t part, const void *tangents, int64_t half,
+                               void *sum);
+
+static inline int64_t tangent_gates(const recurrent_network *n) {
+  return n->cell->gates * n->config.hidden;
+}
 
 #endif

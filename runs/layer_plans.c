@@ -20,10 +20,30 @@ static bppsa_status make_scans(const bppsa_recurrent_config *config, bppsa_layer
   return BPPSA_OK;
 }
 
+/* Counts what recompute saves. */
+static bppsa_status count_bytes(const bppsa_recurrent_config *config, bppsa_layer_plans *plans) {
+  bppsa_recurrent_config all = *config;
+  bppsa_device *device = NULL;
+  if (config->recompute == 0) {
+    return BPPSA_OK;
+  }
+  if (plans->device != BPPSA_CPU) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "--recompute-every: on a GPU, expected --device cpu");
+  }
+  all.method.backward = BPPSA_BACKWARD_BP;
+  all.recompute = 0;
+  BPPSA_TRY(bppsa_device_create("cpu", 1, &device));
+  bppsa_status status = bppsa_recurrent_count(config, plans->kind->cell, device, &plans->bytes);
+  status = status == BPPSA_OK ? bppsa_recurrent_count(&all, plans->kind->cell, device, &plans->bytes_kept) : status;
+  bppsa_device_destroy(device);
+  return status;
+}
+
 static bppsa_status make(const bppsa_recurrent_config *config, bppsa_layer_plans *plans) {
   const bppsa_forward_shape shape = bppsa_recurrent_forward_shape(config, plans->kind->cell, plans->device,
                                                                   plans->device == BPPSA_CPU ? 0 : BPPSA_FORWARD_MULTIPROCESSORS);
   bppsa_recurrent_config chosen;
+  BPPSA_TRY(count_bytes(config, plans));
   BPPSA_TRY(bppsa_network_choose(plans->kind, config, plans->device, &chosen));
   BPPSA_TRY(make_scans(&chosen, plans));
   BPPSA_TRY(bppsa_backward_report_make(plans->kind, config, &chosen, plans->device, &plans->backward));
@@ -139,6 +159,11 @@ static json_t *scans_json(const bppsa_layer_plans *plans) {
   ok = ok && bppsa_json_put(object, "totals", bppsa_plan_totals_json(totals));
   ok = ok && bppsa_work_json(object, "bp", &ratios);
   ok = ok && bppsa_json_put(object, "layer_plans", layers_json(plans));
+  if (config->recompute > 0) {
+    ok = ok && bppsa_json_put_integer(object, "recompute", config->recompute) &&
+         bppsa_json_put_integer(object, "network_bytes", plans->bytes) &&
+         bppsa_json_put_integer(object, "network_bytes_kept", plans->bytes_kept);
+  }
   if (plans->split.time > 0) {
     const bppsa_rank_plan ranks = rank_plan(plans);
     ok = ok && bppsa_json_put(object, "ranks", bppsa_rank_plan_json(&ranks));
@@ -246,6 +271,12 @@ void bppsa_layer_plans_text(const bppsa_layer_plans *plans, bppsa_text *text) {
                  bppsa_objective_loss(NULL, config->loss_all), bppsa_dtype_name(config->dtype));
   if (config->forward.kind != BPPSA_FORWARD_SEQUENTIAL) {
     add_forward(plans, text);
+  }
+  if (config->recompute > 0) {
+    char bytes[BPPSA_SI_TEXT], kept[BPPSA_SI_TEXT];
+    bppsa_text_add(text, "Memory: the network takes %s with the states of every %" PRId64 "th step, %s with all of them\n\n",
+                   bppsa_text_si((double)plans->bytes, "B", bytes, sizeof bytes), config->recompute,
+                   bppsa_text_si((double)plans->bytes_kept, "B", kept, sizeof kept));
   }
   if (plans->backward.candidate_count > 0) {
     bppsa_candidates_text(&plans->backward, text);

@@ -14,6 +14,7 @@ typedef struct {
   bppsa_scan_plan **plans;       /* size config.layers */
   bppsa_rank_split split;        /* how ranks share the work; zero: there are none */
   bppsa_device_kind device;
+  int64_t bytes, bytes_kept;      /* with recompute: of the network, and of one that keeps all states */
   bppsa_backward_report backward; /* the method with AUTO resolved; if it is speculative BP, `plans` are those of BP */
 } bppsa_layer_plans;
 

@@ -81,6 +81,7 @@ static bppsa_status check(const bppsa_rank_schedule *s, const bppsa_network *net
                  {config->steps.bidirectional, "--bidirectional", "whose layers have one direction", "none"},
                  {config->steps.forward.kind == BPPSA_FORWARD_SPECULATIVE, "--forward speculative",
                   "whose layers compute step by step", "sequential or auto"},
+                 {config->steps.recompute > 0, "--recompute-every", "whose layers keep all states", "none"},
                  {config->steps.dropout > 0, "--dropout", "whose layers run without it", "0"},
                  {config->steps.lengths, "--lengths", "whose samples have one length", "none"},
                  {dataset->packing != NULL, "--pack", "whose samples do not begin anew", "none"},

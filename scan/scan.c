@@ -78,7 +78,13 @@ bppsa_status bppsa_scan_executor_count(bppsa_scan_executor *executor) {
   return executor->count_redone == NULL ? BPPSA_OK : executor->count_redone(executor);
 }
 
-bppsa_status bppsa_scan_check_operands(const bppsa_scan_plan *plan, const bppsa_scan_operands *o) {
+static bppsa_status refuse_forward(const bppsa_scan_operands *o, const char *where) {
+  return !o->forward && !o->transposed ? BPPSA_OK
+                                       : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "scan: %s operands %s, expected a chain of gradients",
+                                                    o->forward ? "forward" : "transposed", where);
+}
+
+static bppsa_status check_present(const bppsa_scan_plan *plan, const bppsa_scan_operands *o) {
   const bppsa_scan_config *c = bppsa_scan_plan_config(plan);
   if (o->batch < 1 || o->batch > c->batch) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan: batch %lld, expected 1 .. %lld as planned", (long long)o->batch,
@@ -118,4 +124,19 @@ bppsa_status bppsa_scan_check_operands(const bppsa_scan_plan *plan, const bppsa_
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan: operand '%s' is missing", missing);
   }
   return BPPSA_OK;
+}
+
+bppsa_status bppsa_scan_check_operands(const bppsa_scan_plan *plan, const bppsa_scan_operands *o) {
+  BPPSA_TRY(refuse_forward(o, "where a local scan on a CPU is not run"));
+  return check_present(plan, o);
+}
+
+bppsa_status bppsa_scan_check_cpu_operands(const bppsa_scan_plan *plan, const bppsa_scan_operands *o) {
+  const bppsa_scan_config *c = bppsa_scan_plan_config(plan);
+  BPPSA_TRY(c->dims != NULL ? refuse_forward(o, "of differing sizes") : BPPSA_OK);
+  if (o->transposed && c->element != BPPSA_ELEMENT_DENSE) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan: transposed operands of %s elements, expected dense ones",
+                      bppsa_scan_element_find(c->element)->name);
+  }
+  return check_present(plan, o);
 }

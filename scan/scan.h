@@ -36,6 +36,12 @@ typedef struct {
   /* g_0, .., g_n one behind the other, each [b][d_t]. On entry g_n holds the seed; on return g_1 .. g_{n-1} are set, and g_0 if
    * planned. */
   void *gradients;
+  /* Time runs forward, on a CPU, with elements of one size. The chain is h_t = J_t h_{t-1} + u_t, the linearised recurrence, and
+   * `gradients` holds h_0 .. h_n: on entry h_0, on return h_1 .. h_{n-1}, and h_n if g_0 is planned. `injected` is u_1 .. u_n, and
+   * may be the array of h from h_1 on. dense: jt holds J_1 .. J_n. recurrent and pair: the columns, diagonals and cuts are those of
+   * the chain of gradients, and `weights` are W_kᵀ. */
+  bool forward;
+  bool transposed; /* dense, on a CPU, of one size: the transposes of the matrices in jt are multiplied */
 } bppsa_scan_operands;
 
 typedef struct bppsa_scan_executor bppsa_scan_executor; /* a plan with memory */

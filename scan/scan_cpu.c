@@ -46,7 +46,7 @@ static double work_of(const bppsa_scan_plan *plan, const bppsa_scan_level *level
 
 static bppsa_status cpu_execute(bppsa_scan_executor *executor, const bppsa_scan_operands *operands) {
   const bppsa_scan_cpu *cpu = (const bppsa_scan_cpu *)executor;
-  BPPSA_TRY(bppsa_scan_check_operands(executor->plan, operands));
+  BPPSA_TRY(bppsa_scan_check_cpu_operands(executor->plan, operands));
   if (executor->plan->config.dtype == BPPSA_F32) {
     bppsa_scan_cpu_run_f32(cpu, operands);
   } else {

@@ -92,8 +92,10 @@ bppsa_csr_values bppsa_scan_csr_cuda_product(const bppsa_scan_executor *executor
 /* ERR_ARGUMENT: a plan that only counts, or whose products were planned for another device. */
 bppsa_status bppsa_scan_csr_check(const bppsa_scan_plan *plan, const bppsa_device *device);
 
-/* ERR_ARGUMENT: an operand that the plan needs is missing. */
+/* ERR_ARGUMENT: an operand that the plan needs is missing. ERR_UNSUPPORTED: a chain that runs forward, or transposed operands. */
 bppsa_status bppsa_scan_check_operands(const bppsa_scan_plan *plan, const bppsa_scan_operands *operands);
+/* The same for the local executor on a CPU, which runs these too if all elements have one size. */
+bppsa_status bppsa_scan_check_cpu_operands(const bppsa_scan_plan *plan, const bppsa_scan_operands *operands);
 
 #ifdef __cplusplus
 }

@@ -168,12 +168,14 @@ static void refuse(bppsa_bench_row *row, double held, double limit) {
            bppsa_text_si(held, "B", beside, sizeof beside), bppsa_text_si(limit, "B", most, sizeof most));
 }
 
-/* Counts the bytes of a method. A device without kernels for speculative BP refuses its plan: then its row says so, and *bytes is
- * -1. */
+/* Counts the bytes of a method. A device without kernels for speculative BP refuses its plan, and all methods but BP refuse
+ * recompute: then the row says so, and *bytes is -1. */
 static bppsa_status count_bytes(const bppsa_bench_session *s, const bppsa_recurrent_config *config, bppsa_bench_row *row,
                                 int64_t *bytes) {
   const bppsa_status status = bppsa_recurrent_count(config, s->point.kind->cell, s->device, bytes);
-  if (status != BPPSA_ERR_UNSUPPORTED || config->method.backward != BPPSA_BACKWARD_SPECULATIVE) {
+  const bool refuses = config->method.backward == BPPSA_BACKWARD_SPECULATIVE ||
+                       (config->recompute > 0 && config->method.backward == BPPSA_BACKWARD_SCAN);
+  if (status != BPPSA_ERR_UNSUPPORTED || !refuses) {
     return status;
   }
   bppsa_bench_skip_row(row, bppsa_last_error());
@@ -218,7 +220,8 @@ enum { MARKS = 4 };
 /* Counts the zeros among hidden gradients, unless a file tells them: by the project's model, beside a GPU by one on the host. */
 static bppsa_status count_hidden(bppsa_bench_session *s) {
   const bool counted = s->result.reference_read || (!s->bench->gpu && s->bp == NULL);
-  return counted ? BPPSA_OK : bppsa_bench_count_hidden(s, s->bench->gpu ? NULL : s->bp->model);
+  const bool own = s->bench->gpu || s->point.config.recompute > 0; /* the model does not have what is counted in host memory */
+  return counted ? BPPSA_OK : bppsa_bench_count_hidden(s, own ? NULL : s->bp->model);
 }
 
 bppsa_status bppsa_bench_enter_point(bppsa_bench *bench) {

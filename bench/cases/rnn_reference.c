@@ -9,6 +9,7 @@ static bppsa_recurrent_config config_of(const bppsa_bench_session *s) {
   bppsa_recurrent_config config = bppsa_bench_config(&s->point.config, BPPSA_BENCH_BP);
   config.dtype = BPPSA_F64;
   config.forward = bppsa_forward_method_default();
+  config.recompute = 0;
   return config;
 }
 
@@ -120,6 +121,7 @@ bppsa_status bppsa_bench_count_hidden(bppsa_bench_session *s, bppsa_model *model
   }
   bppsa_recurrent_config config = bppsa_bench_config(&s->point.config, BPPSA_BENCH_BP);
   config.forward = bppsa_forward_method_default();
+  config.recompute = 0;
   BPPSA_TRY(s->point.kind->create(&config, s->point.kind->cell, s->bench->host, &model));
   bppsa_status status = bppsa_bench_set_weights(s, model);
   status = status == BPPSA_OK ? count_hidden_of(s, model) : status;

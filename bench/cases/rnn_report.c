@@ -58,6 +58,7 @@ bool bppsa_bench_put_point(json_t *object, const bppsa_bench_session *s) {
   if (s->point.kind->cell->relu) {
     ok = ok && bppsa_json_put_text(object, "nonlinearity", bppsa_nonlinearity_name(c->nonlinearity));
   }
+  ok = ok && (c->recompute == 0 || bppsa_json_put_integer(object, "recompute", c->recompute));
   ok = ok && (s->bench->asked->reset_rate == 0 || bppsa_json_put_real(object, "reset_rate", s->point.reset_rate));
   ok = ok && (s->cold.cache == 0 || (bppsa_json_put_integer(object, "cold_bytes", s->cold.bytes) &&
                                      bppsa_json_put_integer(object, "cold_copies", s->cold.copies)));
@@ -480,11 +481,10 @@ bppsa_status bppsa_bench_print_below(bppsa_bench *bench) {
   BPPSA_TRY(show_duel(to, result, true));
   BPPSA_TRY(bppsa_bench_show_noisy(to, noisy));
   if (underflows(result)) {
-    BPPSA_TRY(
-        bppsa_output_print(to,
-                           "  * the gradients underflow: %.3g %% of the gradients of the hidden states are zero and %.3g %% are "
-                           "subnormal\n",
-                           100 * result->hidden_zeros, 100 * result->hidden_subnormals));
+    BPPSA_TRY(bppsa_output_print(
+        to, "  * the gradients %s: %.3g %% of the gradients of the hidden states are zero and %.3g %% are subnormal\n",
+        s->point.reset_rate > 0 ? "underflow, or end at resets" : "underflow", 100 * result->hidden_zeros,
+        100 * result->hidden_subnormals));
   }
   return bench->gpu || compared ? show_ceilings(to, s) : BPPSA_OK;
 }

@@ -37,7 +37,7 @@
       "Beside --reset-rate P every point comes twice, without resets and with a mask drawn by --seed that begins a sample "      \
       "anew\n"                                                                                                                   \
       "in front of a step with the probability P. The reference computes the same mask; rivals take none, as their rows say.\n"  \
-      "A time is marked * where gradients underflow: 1 % or more of the hidden states' gradients are zero or subnormal.\n"       \
+      "A time is marked * where gradients underflow, or end at resets: 1 % or more of the hidden states' are 0 or subnormal.\n"  \
       "The methods of --rivals take part in the rounds: bench/rivals/recurrent.py has PyTorch's and JAX's layers.\n"             \
       "linear and bp do the same: both run the recurrence by the cell's own backward pass.\n" BPPSA_BENCH_QUEUED_NOTE            \
       "Rows named _graph are recordings. Rows named cudnn_ are cuDNN's algorithms; one that refuses the network's shape has a\n" \

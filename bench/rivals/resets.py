@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Rows of several episodes: bppsa.torch with resets beside PyTorch and JAX, at the sizes that reinforcement learning trains with.
+"""Rows of several episodes: bppsa.torch and bppsa.jax with resets beside PyTorch and JAX, at the sizes that reinforcement learning
+trains with.
 
     PYTHONPATH=build/cpu/python build/rivals/bin/python bench/rivals/resets.py --out FOLDER [--points gru_1_128_128_3 ..]
 
@@ -18,6 +19,7 @@ the gradients of x and of all weights from a gradient of all states. T is 128, i
   torch_pad             split, padded to the longest piece, torch.nn's layer, put back
   torchrl_pad           torchrl's GRUModule or LSTMModule, which splits and pads by its backend "pad"
   torchrl_scan          the same with its backend "scan", without a compiler
+  bppsa_jax             bppsa.jax with resets=mask, under jax.jit
   jax_as_written        lax.scan over steps, products with the input inside, as PureJaxRL writes it (a GRU's gates are six products)
   jax_hoisted_U         the input's products in front of lax.scan, by hand, and U steps unrolled
 
@@ -27,6 +29,7 @@ below 30); then all methods take turns, and a row has the median of its turns. A
 seconds has that one turn. FOLDER gets a JSON document for each point. Exits 77 where PyTorch is missing, 1 where a result is wrong.
 """
 import argparse
+import importlib
 import importlib.metadata
 import os
 import sys
@@ -251,11 +254,44 @@ def gru_as_written(w, x, h):
 
 
 class Jax:
-    """unroll 0: as PureJaxRL writes it; otherwise the input's products stand in front of the scan."""
+    """A pass by jax.vjp. states: of all steps, from the weights, x and the mask."""
+
+    def __init__(self, problem, states):
+        def both(w, x, mask, seed):
+            found, back = jax.vjp(lambda w, x: states(w, x, mask), w, x)
+            of_w, of_x = back(seed)
+            return found, of_x, of_w
+
+        self.both = jax.jit(both)
+        self.given = tuple(map(jnp.asarray, problem.weights)), *map(jnp.asarray, (problem.x, problem.mask, problem.seed))
+
+    def pass_(self):
+        self.results = jax.block_until_ready(self.both(*self.given))
+
+    def arrays(self):
+        states, of_x, of_w = self.results
+        return [np.asarray(each) for each in (states, of_x, *of_w[:2])]
+
+
+def need_jax():
+    if jax is None:
+        raise Refused("JAX is not installed: bench/rivals/setup installs it")
+
+
+class Ours(Jax):
+    """bppsa.jax."""
+
+    def __init__(self, problem):
+        need_jax()
+        layer = getattr(importlib.import_module("bppsa.jax"), problem.cell)
+        super().__init__(problem, lambda w, x, mask: layer(x, w, resets=mask)[0])
+
+
+class Scan(Jax):
+    """lax.scan. unroll 0: as PureJaxRL writes it; otherwise the input's products stand in front of the scan."""
 
     def __init__(self, problem, unroll):
-        if jax is None:
-            raise Refused("JAX is not installed: bench/rivals/setup installs it")
+        need_jax()
         names = types.SimpleNamespace(tanh=jnp.tanh, sigmoid=jax.nn.sigmoid, relu=jax.nn.relu, concatenate=jnp.concatenate,
                                       split=jnp.split)
         cell = cell_of(names, problem.cell, None)
@@ -273,20 +309,7 @@ class Jax:
 
             return jax.lax.scan(advance, zero, (cell.take_input(w, x) if unroll else x, mask), unroll=unroll or 1)[1]
 
-        def both(w, x, mask, seed):
-            found, back = jax.vjp(lambda w, x: states(w, x, mask), w, x)
-            of_w, of_x = back(seed)
-            return found, of_x, of_w
-
-        self.both = jax.jit(both)
-        self.given = tuple(map(jnp.asarray, problem.weights)), *map(jnp.asarray, (problem.x, problem.mask, problem.seed))
-
-    def pass_(self):
-        self.results = jax.block_until_ready(self.both(*self.given))
-
-    def arrays(self):
-        states, of_x, of_w = self.results
-        return [np.asarray(each) for each in (states, of_x, *of_w[:2])]
+        super().__init__(problem, states)
 
 
 METHODS = {
@@ -300,9 +323,10 @@ METHODS = {
     "torch_pad": lambda problem: Torch(problem, torch.nn, padded),
     "torchrl_pad": lambda problem: TorchRL(problem, "pad"),
     "torchrl_scan": lambda problem: TorchRL(problem, "scan"),
-    "jax_as_written": lambda problem: Jax(problem, 0),
-    "jax_hoisted_1": lambda problem: Jax(problem, 1),
-    "jax_hoisted_4": lambda problem: Jax(problem, 4),
+    "bppsa_jax": Ours,
+    "jax_as_written": lambda problem: Scan(problem, 0),
+    "jax_hoisted_1": lambda problem: Scan(problem, 1),
+    "jax_hoisted_4": lambda problem: Scan(problem, 4),
 }
 
 

@@ -1,7 +1,7 @@
 /* What `auto` costs as a forward pass on a CPU: the first 200 passes of a network, with their pauses, beside 200 sequential ones
  * and some that never pause. B = 1, one thread, in processor time of the thread, so that other programs disturb it little.
  *
- *     cc -O2 -std=gnu17 -I. -o forward_auto bench/scripts/forward_auto.c -Lbuild/cpu/tests -lbppsa_test_library
+ *     cc -O2 -std=gnu17 -I. -o forward_auto bench/scripts/forward_auto.c -Lbuild/cpu/tests -lbppsa_test_library -lm
  *     LD_LIBRARY_PATH=build/cpu/tests ./forward_auto bench/weights/X.safetensors .. >rows.json
  *
  * measures the networks given at T = 1000 and 10 000, then ones with default and with orthogonal weights, and prints a JSON array.

@@ -12,6 +12,7 @@ Writes the worst of them, the share below each power of two, and how often each 
 SEED + k alone. Exit code 1: a residual of 30 or more, or another loss.
 """
 import collections
+import concurrent.futures
 import json
 import math
 import os
@@ -57,11 +58,9 @@ def replace_tensor(path, name, values):
 # ---- configurations ----
 
 def draw_ranks(rng, c):
-    """the options of ranks; those that share time refuse lengths and two directions, and take packed rows"""
-    count = rng.randint(2, min(3, c["samples"]))
+    """how ranks share the work, and their number; those that share time refuse lengths and two directions, and take packed rows"""
     whole = not c["bidirectional"] and (c["lengths"] is None or c["pack"])
-    split = rng.choice(("batch", "time")) if whole else "batch"
-    return split, "--ranks %d --split %s" % (count, split)
+    return rng.choice(("batch", "time")) if whole else "batch", rng.randint(2, min(3, c["samples"]))
 
 
 def draw_speculation(rng, c):
@@ -82,13 +81,14 @@ def draw(seed):
     c = {"seed": seed, "cell": rng.choice(sorted(GATES)), "dtype": rng.choice(("f32", "f64")), "steps": rng.randint(4, 50),
          "samples": rng.randint(1, 9), "input": rng.randint(1, 5), "hidden": rng.randint(1, 18), "layers": rng.randint(1, 3),
          "bidirectional": rng.random() < 0.3, "all": rng.random() < 0.6, "weights": rng.random() < 0.5,
-         "rate": rng.choice(RATES), "learned": rng.random() < 0.4, "split": "none"}
+         "rate": rng.choice(RATES), "learned": rng.random() < 0.4, "split": "none", "ranks": 1}
     c["lengths"] = [rng.randint(1, c["steps"]) for _ in range(c["samples"])] if rng.random() < 0.5 else None
     c["pack"] = c["lengths"] is not None and rng.random() < 0.6 and (c["all"] or not c["bidirectional"])
+    # the reverse direction of packed samples begins with the learned state, but for one that ends with its row
+    c["learned"] = c["learned"] and not (c["pack"] and c["bidirectional"])
     words = []
     if c["samples"] > 1 and rng.random() < 0.4:
-        c["split"], more = draw_ranks(rng, c)
-        words.append(more)
+        c["split"], c["ranks"] = draw_ranks(rng, c)
     speculation = draw_speculation(rng, c)
     words += speculation
     if not any("--backward-chunks" in word for word in speculation):
@@ -102,11 +102,13 @@ def make_data(c):
     """the numbers of a configuration's samples, as the program's files hold them"""
     rng = numpy.random.default_rng(c["seed"])
     n, t = c["samples"], c["steps"]
+    lengths = numpy.array(c["lengths"] or [t] * n, "<i8")
+    weights = rng.choice([0, 0.25, 1, 3.5], (n, t), p=(0.2, 0.3, 0.3, 0.2))
+    weights[0, lengths[0] - 1] = 1  # the program refuses weights that are all 0
     return {"x": rng.uniform(-2, 2, (n, t, c["input"])).astype("<f4"),
             "y": rng.integers(0, 3, (n, t) if c["all"] else (n,)).astype("<i8"),
             "r": rng.random((n, t)) < c["rate"],
-            "w": rng.choice([0, 0.25, 1, 3.5], (n, t), p=(0.2, 0.3, 0.3, 0.2)),
-            "l": numpy.array(c["lengths"] or [t] * n, "<i8")}
+            "w": weights, "l": lengths}
 
 
 # ---- the program ----
@@ -144,9 +146,11 @@ def run_program(o, c, data, folder):
     batch = c["samples"]
     if c["pack"]:
         batch = json.loads(call(command(o, c, "eval", "--weights", first, "--batch", "1", "--json"), folder))["packing"]["rows"]
+    ranks = min(c["ranks"], batch) if c["split"] == "batch" else c["ranks"]  # a rank has at least one row
+    shared = ["--ranks", str(ranks), "--split", c["split"]] if c["split"] != "none" else []
     document = json.loads(call(command(o, c, "train", "--weights", first, "--batch", str(batch), "--iterations", "1",
                                        "--optimizer", "sgd", "--lr", repr(RATE), "--momentum", "0", "--no-shuffle",
-                                       "--save-weights", second, "--json", *c["words"].split()), folder))
+                                       "--save-weights", second, "--json", *shared, *c["words"].split()), folder))
     before, behind = load_safetensors(first), load_safetensors(second)
     gradients = {name: (before[name].astype("f8") - behind[name].astype("f8")) / RATE for name in before}
     return document["rows"][0]["loss"], before, gradients
@@ -228,10 +232,10 @@ def check(o, c):
     eps = 2.0 ** (-23 if c["dtype"] == "f32" else -52)
     of = {name: residual(c, gradients[name], expected[name], c["steps"]) for name in expected}
     worst = max(of, key=of.get)
-    row = {key: c[key] for key in ("seed", "cell", "dtype", "steps", "samples", "input", "hidden", "layers", "rate", "words")}
-    row.update({"bidirectional": c["bidirectional"], "loss": "all" if c["all"] else "last", "weighted": c["weights"],
-                "lengths": c["lengths"] is not None, "packed": c["pack"], "learned": c["learned"], "split": c["split"],
-                "tensor": worst, "residual": of[worst],
+    row = {key: c[key] for key in ("seed", "cell", "dtype", "steps", "samples", "input", "hidden", "layers", "rate", "ranks")}
+    row.update({"words": c["words"], "bidirectional": c["bidirectional"], "loss": "all" if c["all"] else "last",
+                "weighted": c["weights"], "lengths": c["lengths"] is not None, "packed": c["pack"], "learned": c["learned"],
+                "split": c["split"], "tensor": worst, "residual": of[worst],
                 "loss_residual": abs(loss - expected_loss) / (max(expected_loss, 0.1) * eps * math.sqrt(c["steps"]))})
     return row
 
@@ -254,6 +258,7 @@ def main():
     parser.add_argument("count", type=int, help="configurations")
     parser.add_argument("out", help="where the JSON document goes")
     parser.add_argument("seed", type=int, nargs="?", default=1, help="[1]")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="configurations at once [%(default)s]")
     o = parser.parse_args()
     global numpy, torch
     try:
@@ -262,11 +267,11 @@ def main():
     except ImportError as missing:
         parser.error("%s, expected NumPy and PyTorch" % missing)
     torch.set_num_threads(1)
-    rows = []
-    for seed in range(o.seed, o.seed + o.count):
-        rows.append(check(o, draw(seed)))
-        if not (rows[-1]["residual"] < LIMIT and rows[-1]["loss_residual"] < LIMIT):
-            print("reset_gradients.py: %s" % rows[-1], file=sys.stderr)
+    with concurrent.futures.ThreadPoolExecutor(o.jobs) as pool:
+        rows = list(pool.map(lambda seed: check(o, draw(seed)), range(o.seed, o.seed + o.count)))
+    for row in rows:
+        if not (row["residual"] < LIMIT and row["loss_residual"] < LIMIT):
+            print("reset_gradients.py: %s" % row, file=sys.stderr)
     document = summary(rows)
     results_file.write(o.out, document)
     print("%d configurations, the largest residual is %g, that of a loss %g" % (

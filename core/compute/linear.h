@@ -40,7 +40,7 @@ bppsa_linear_cut bppsa_linear_cut_rows(const bppsa_linear *l);
  * only. */
 void bppsa_linear_sum_parts(const bppsa_linear *l, int64_t first, int64_t count, const void *dy, const void *x, int64_t bias_from,
                             void *workspace);
-/* Sums one run on the calling thread: rows first .. first + rows - 1 of a part of `part_rows` rows. The runs of a part must be
+/* Sums one run: rows first .. first + rows - 1 of a part of `part_rows` rows. The runs of a part must be
  * summed from its last to its first, as bppsa_linear_sum_parts does. dy and x point to the run. */
 void bppsa_linear_sum_run(const bppsa_linear *l, int64_t part, int64_t part_rows, int64_t first, int64_t rows, const void *dy,
                           const void *x, int64_t bias_from, void *workspace);

@@ -177,6 +177,10 @@ static bppsa_status ranks_execute(bppsa_scan_executor *executor, const bppsa_sca
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "ranks scan: batch %lld and %s gradients, expected 1 .. %lld as planned, and gradients",
                       (long long)operands->batch, operands->gradients == NULL ? "no" : "its", (long long)s->config->batch);
   }
+  if (operands->forward || operands->transposed) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "ranks scan: %s operands, expected a chain of gradients",
+                      operands->forward ? "forward" : "transposed");
+  }
   const bppsa_status status = ranks_method_find(s->config->method.algorithm)->execute(s, operands);
   bppsa_comm_at(s->comm, NULL, -1);
   return status;

@@ -3,6 +3,7 @@
 On numpy arrays, and on whatever speaks DLPack:
 
   grad, plan, flops, schedule, train   the commands of the program `bppsa`; run calls any of them
+  doctor                               what this build and this machine offer
   scan                                 g_{t-1} = J_tᵀ g_t + u_{t-1}
   bppsa.jacobian                       sparse transposed Jacobians of operators (needs SciPy)
 
@@ -19,12 +20,12 @@ Everything is computed by the C library. Errors are RequestError (a ValueError) 
 import importlib as _importlib
 import types as _types
 
-from ._commands import flops, grad, plan, run, schedule, train
+from ._commands import doctor, flops, grad, plan, run, schedule, train
 from ._native import Error, RequestError, RunError, version as _version
 from ._scan import scan
 
 __version__: str = _version().decode().split()[0]
-__all__ = ["Error", "RequestError", "RunError", "flops", "grad", "plan", "run", "scan", "schedule", "train"]
+__all__ = ["Error", "RequestError", "RunError", "doctor", "flops", "grad", "plan", "run", "scan", "schedule", "train"]
 
 
 def __getattr__(name: str) -> _types.ModuleType:

@@ -266,3 +266,12 @@ def train(model: str | Mapping[str, Any], **options: Any) -> dict[str, Any]:
     train("gru", data=(x, y), epochs=3, save_weights="gru.safetensors")
     """
     return run("train", model, **options)
+
+
+def doctor() -> dict[str, Any]:
+    """What this build and this machine offer, as `bppsa doctor --json` says it: "backends", found or with the package that brings
+    them, "cuda", "audio", "transports".
+
+    [backend["name"] for backend in doctor()["backends"]]
+    """
+    return run("doctor")

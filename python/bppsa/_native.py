@@ -336,8 +336,8 @@ def xla_handler(name: str) -> Any:
 
 def xla_facts(cell: str, method: str, forward: str, relu: bool, f64: bool, threads: int, shape: Sequence[int],
               arguments: int) -> tuple[int, ...]:
-    """Of a layer of shape T, B, I, H: bytes of `saved`, of the scratch of forward, backward, tangent and second, and the parts of
-    a state, 1 or 2."""
-    facts = sizes(*[0] * 6)
+    """Of a layer of shape T, B, I, H: bytes of `saved`, of the scratch of forward, backward, tangent, second and third, and the
+    parts of a state, 1 or 2."""
+    facts = sizes(*[0] * 7)
     _check(_xla_facts(_word(cell), _word(method), _word(forward), relu, f64, threads, sizes(*shape), arguments, facts))
     return tuple(facts)

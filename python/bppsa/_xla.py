@@ -5,6 +5,7 @@ what vmap does to them.
     tangent    the derivative of h and c in the direction of tangents, linear in these; its transpose is
     backward   (x, weights, .., tape, of_h, of_c) -> of_x, of_w_ih, .., the gradients
     second     the derivative of backward's results in the direction of tangents, linear in these; its own transpose but for names
+    third      the derivative of tangent's results in the direction of other tangents, linear in these; its transpose is second
 
 A primitive's arrays have names, those of BPPSA_XLA_ARRAYS in python/xla.h. Its parameters `arguments` and `results` say which of
 them a call has. Nothing but arrays goes from one pass to another.
@@ -43,6 +44,7 @@ _NUMBER = {name: number for number, name in enumerate(SHAPES)}
 
 PARAMETERS = ("x", "h0", "c0", "w_ih", "w_hh", "b_ih", "b_hh", "reset_state")  # with respect to which a layer has derivatives
 TAPE = ("h", "c", "saved")
+TARGET_SCAN = "bppsa_scan"  # the name of the handler of _xla_scan.py
 Names = Tuple[str, ...]
 _SYMBOLIC = 2  # stands for a size that is not known while a program is traced
 
@@ -94,39 +96,38 @@ def tape_of(options: Options, named: dict[str, Any]) -> Names:
 
 # ---- primitives ----
 
-def _primitive(name: str, number: int, abstract_only: str = "") -> Primitive:
-    """A primitive with its shapes and its lowering. number: of its scratch. abstract_only: why it cannot be computed."""
+def _primitive(name: str, number: int) -> Primitive:
+    """A primitive with its shapes and its lowering. number: of its scratch."""
     made = Primitive(f"bppsa_{name}")
     made.multiple_results = True
     target = f"bppsa_{name}"
 
     def shapes(*avals: Any, options: Options, arguments: Names, results: Names) -> list[Any]:
         extents = _Extents(options, dict(zip(arguments, avals)))
-        return [_aval(extents.shape(result, number), np.uint8 if result == "scratch" else extents.dtype, avals)
+        return [shaped(extents.shape(result, number), np.uint8 if result == "scratch" else extents.dtype, avals)
                 for result in results]
 
     def lower(context: Any, *operands: Any, options: Options, arguments: Names, results: Names) -> Any:
-        if abstract_only:
-            raise NotImplementedError(abstract_only)
         return jax.ffi.ffi_lowering(target)(
             context, *operands, cell=options.cell, method=options.method, forward=options.forward, relu=np.int64(options.relu),
             threads=np.int64(options.threads), arguments=_bits(arguments), results=_bits(results))
 
-    def refuse(context: Any, *operands: Any, **params: Any) -> Any:
-        raise NotImplementedError("bppsa.jax: computes on the CPU; put the arrays there, or call it under "
-                                  "jax.default_device(jax.devices('cpu')[0])")
-
     made.def_abstract_eval(shapes)
     made.def_impl(lambda *arrays, **params: _compiled(made, tuple(params.items()))(*arrays))
     mlir.register_lowering(made, lower, platform="cpu")
-    mlir.register_lowering(made, refuse)
+    mlir.register_lowering(made, refuse_device)
     batching.primitive_batchers[made] = functools.partial(_batch, made)
-    if not abstract_only:
-        jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(_native.xla_handler(name)), platform="cpu")
+    jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(_native.xla_handler(name)), platform="cpu")
     return made
 
 
-def _aval(shape: tuple[Any, ...], dtype: Any, arguments: Sequence[Any]) -> Any:
+def refuse_device(context: Any, *operands: Any, **params: Any) -> Any:
+    """The lowering on every device but the CPU."""
+    raise NotImplementedError("bppsa.jax: computes on the CPU; put the arrays there, or call it under "
+                              "jax.default_device(jax.devices('cpu')[0])")
+
+
+def shaped(shape: tuple[Any, ...], dtype: Any, arguments: Sequence[Any]) -> Any:
     """The type of a result. Under shard_map it differs between devices where x does, as `alike` has made the other arguments do."""
     x = arguments[0]
     if not _varying(x):
@@ -219,17 +220,14 @@ FORWARD = _primitive("forward", 0)
 BACKWARD = _primitive("backward", 1)
 TANGENT = _primitive("tangent", 2)
 SECOND = _primitive("second", 3)
-# What the transpose of a derivative of a derivative is computed from; itself it never is.
-SHAPES.update({f"e_{name}": SHAPES[name] for name in PARAMETERS})
-THIRD = _primitive("third", 0, "bppsa.jax: forward-mode derivatives of forward-mode derivatives: not supported; take grad of "
-                               "one of the two")
+THIRD = _primitive("third", 4)
 
 
 def _is_zero(value: Any) -> bool:
     return isinstance(value, ad.Zero)
 
 
-def _zero(primal: Any) -> Any:
+def zero_of(primal: Any) -> Any:
     return ad.Zero(jax.typeof(primal).to_tangent_aval())
 
 
@@ -275,7 +273,7 @@ def _forward_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, options: Op
     tape = {name: array for name, array in zip(results, found) if name in TAPE}
     derivatives = _call(TANGENT, options, {**dict(zip(arguments, primals)), **tape, **_along("d_", arguments, tangents)},
                         _states(results))
-    return found, [derivatives.get(f"d_{name}", _zero(array)) for name, array in zip(results, found)]
+    return found, [derivatives.get(f"d_{name}", zero_of(array)) for name, array in zip(results, found)]
 
 
 def _tangent_transpose(seeds: Sequence[Any], *arrays: Any, options: Options, arguments: Names, results: Names) -> Any:
@@ -303,7 +301,7 @@ def _backward_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, options: O
     zeros = {name: jnp.zeros_like(named[name[2:]]) for name in _states(arguments)}
     wanted = tuple(name for name in results if name != "scratch")
     derivatives = _call(SECOND, options, {**named, **zeros, **states, **along}, wanted)
-    return found, [derivatives.get(name, _zero(array)) for name, array in zip(results, found)]
+    return found, [derivatives.get(name, zero_of(array)) for name, array in zip(results, found)]
 
 
 def _second_transpose(seeds: Sequence[Any], *arrays: Any, options: Options, arguments: Names, results: Names) -> Any:
@@ -333,9 +331,10 @@ def _tangent_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, options: Op
     if linear:
         parts.append(_call(TANGENT, options, {**_without(named, "d_"), **linear}, tuple(states)))
     if other:
-        parts.append(_call(THIRD, options, {**named, **states, **other}, tuple(states)))
+        found_other = _call(THIRD, options, {**named, **states, **other}, tuple(name.replace("d_", "e_", 1) for name in states))
+        parts.append({name.replace("e_", "d_", 1): array for name, array in found_other.items()})
     sums = {name: parts[0][name] + parts[1][name] if len(parts) == 2 else parts[0][name] for name in states} if parts else {}
-    return found, [sums.get(name, _zero(array)) for name, array in zip(results, found)]
+    return found, [sums.get(name, zero_of(array)) for name, array in zip(results, found)]
 
 
 def _third_transpose(seeds: Sequence[Any], *arrays: Any, options: Options, arguments: Names, results: Names) -> Any:

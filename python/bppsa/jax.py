@@ -6,12 +6,15 @@ Letters: T steps, B samples, I inputs, H units, G gates (1 of an RNN, 3 of a GRU
 w_ih [G·H, I], w_hh [G·H, H], b_ih and b_hh [G·H], gates in the order r, z, n of a GRU, whose reset gate acts behind the product
 with h (Cho et al. 2014 as cuDNN and PyTorch compute it), and i, f, g, o of an LSTM.
 
+`scan` is the linear recurrence h_t = A_t h_{t-1} + b_t by itself.
+
 `init` makes weights, `from_flax`, `from_equinox` and `from_haiku` take those of other libraries' cells, `bppsa.jax.linen`,
 `bppsa.jax.nnx` and `bppsa.jax.equinox` have modules. `cell` is one step, for programs that act between two steps. CPU; float32 and
 float64.
 """
 from __future__ import annotations
 
+import functools as _functools
 import importlib as _importlib
 import types as _types
 from typing import Any, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
@@ -20,11 +23,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import _xla
+from . import _native, _xla, _xla_scan
 from ._native import RequestError, RunError
 
 __all__ = ["FFI_TARGETS", "RequestError", "RunError", "Weights", "cell", "from_equinox", "from_flax", "from_haiku", "gru", "init",
-           "lstm", "rnn"]
+           "lstm", "rnn", "scan"]
 
 
 class Weights(NamedTuple):
@@ -39,7 +42,7 @@ class Weights(NamedTuple):
 
 
 # The names that jax.export is to let pass, in disabled_checks.
-FFI_TARGETS = ("bppsa_forward", "bppsa_backward", "bppsa_tangent", "bppsa_second")
+FFI_TARGETS = ("bppsa_forward", "bppsa_backward", "bppsa_tangent", "bppsa_second", "bppsa_third", _xla.TARGET_SCAN)
 Given = Union[Weights, Mapping[str, Any], Sequence[Any]]
 State = Any  # h [B, H], of an LSTM a pair (h, c)
 _GATES = {"rnn": 1, "gru": 3, "lstm": 4}
@@ -56,11 +59,11 @@ def _weights(name: str, given: Given) -> Weights:
     return weights
 
 
-def _array(name: str, what: str, value: Any, shape: Sequence[Any], words: str, dtype: Any) -> Any:
-    """The array, if it has the shape, whose letters are `words`, and the type."""
+def _array(name: str, what: str, value: Any, shape: Sequence[Any], words: str, dtype: Any, like: str = "x") -> Any:
+    """The array, if it has the shape, whose letters are `words`, and the type, which is that of `like`."""
     array = jnp.asarray(value)
     if array.dtype != dtype:
-        raise RequestError(f"{name}: {what}: {array.dtype}, expected {dtype}, as x")
+        raise RequestError(f"{name}: {what}: {array.dtype}, expected {dtype}, as {like}")
     if tuple(array.shape) != tuple(shape):
         raise RequestError(f"{name}: {what}: shape {list(array.shape)}, expected {words} = {list(shape)}")
     return array
@@ -223,6 +226,47 @@ def init(key: Any, kind: str, inputs: int, hidden: int, *, bias: bool = True, dt
     bound = hidden ** -0.5
     return Weights(*(jax.random.uniform(each, shape, dtype, -bound, bound)
                      for each, shape in zip(jax.random.split(key, len(shapes)), shapes)))
+
+
+@_functools.lru_cache
+def _check_scan(method: str, threads: int) -> None:
+    """Raises RequestError for a method or a number of threads that no scan takes, by the smallest scan."""
+    _native.Scan(method, True, True, (1, 1, 1), False, threads)
+
+
+def scan(a: Any, b: Any = None, h0: Any = None, *, reverse: bool = False, method: str = "auto", threads: int = 1) -> Any:
+    """The states h_1 .. h_T [T, B, H] of the linear recurrence h_t = A_t h_{t-1} + b_t, for any T: what jax.lax.associative_scan
+    computes from the pairs (A_t, b_t), with a matrix times a vector a step where it multiplies matrices.
+
+    a: A_1 .. A_T [T, B, H, H], or their diagonals [T, B, H]. b [T, B, H], or None for zeros. h0 [B, H], or None for zeros. Without
+    an axis B in b and h0, a has none either, and neither has the result. All are float32 or all are float64. reverse: the
+    recurrence runs from the last step to the first, h_t = A_t h_{t+1} + b_t from h_{T+1} = h0, as in jax.lax.scan; so
+    scan(jt, u, g, reverse=True) is bppsa.scan(jt, u, g). method: "linear" (one step after the other), "blelloch", "blelloch 3"
+    (up-levels), "chunked", "chunked 8", "auto". threads: 0: all cores; they change no bit. Every transform of JAX holds, and
+    derivatives of any order: they are scans again. Raises RequestError (a ValueError)."""
+    name = "bppsa.jax.scan"
+    if b is None and h0 is None:
+        raise RequestError(f"{name}: b and h0: None, expected at least one of them")
+    a = jnp.asarray(a)
+    if a.dtype not in (np.float32, np.float64):
+        raise RequestError(f"{name}: a: {a.dtype}, expected float32 or float64")
+    axes = jnp.ndim(h0) if b is None else jnp.ndim(b) - 1
+    if axes not in (1, 2):
+        raise RequestError(f"{name}: {'h0' if b is None else 'b'}: {axes + (b is not None)} axes, expected "
+                           f"{'[B, H], or [H]' if b is None else '[T, B, H], or [T, H]'} of a single recurrence")
+    batch, diagonal = a.shape[1:axes], a.ndim == axes + 1
+    if a.ndim not in (axes + 1, axes + 2) or (not diagonal and a.shape[-1] != a.shape[-2]):
+        one, words = ("", "[T, H, H], or [T, H]") if axes == 1 else ("B, ", "[T, B, H, H], or [T, B, H]")
+        raise RequestError(f"{name}: a: shape {list(a.shape)}, expected {words} of diagonals, beside h0 [{one}H]")
+    state, words = (*batch, a.shape[-1]), "[B, H]" if axes == 2 else "[H]"
+    b = None if b is None else _array(name, "b", b, (a.shape[0], *state), f"[T, {words[1:]}", a.dtype, "a")
+    h0 = jnp.zeros(state, a.dtype) if h0 is None else _array(name, "h0", h0, state, words, a.dtype, "a")
+    if axes == 1:
+        a, b, h0 = a[:, None], None if b is None else b[:, None], h0[None]
+    _check_scan(str(method), int(threads))
+    found = _xla_scan.states(_xla_scan.Options(str(method), int(threads), diagonal, bool(reverse), False), a, b, h0)
+    found = found[:-1] if reverse else found[1:]
+    return found[:, 0] if axes == 1 else found
 
 
 # ---- parameters of other libraries ----

@@ -21,6 +21,7 @@ from ._arrays import plain
 from ._edges import cannot, opaque
 from ._graph import network
 from ._pool import Key, Pool, Tape
+from ._precision import in_float32, is_lower, widened
 from ._spans import WHOLE, Parts, Spans, check_resets, packed_spans, stretches
 from ._table import Flops, flops
 from ._tensor_scan import scan
@@ -343,7 +344,7 @@ class _Recurrent:
     def _find_weights(self, x: Tensor, number: int) -> _Weights:
         """The weights of one direction of one layer, kept for its next passes if they are the module's own parameters."""
         names = self._names[number]
-        tensors = [_checked(f"bppsa.torch.{type(self).__name__}: {name}", getattr(self, name), x) for name in names]
+        tensors = [_checked(f"bppsa.torch.{type(self).__name__}: {name}", widened(getattr(self, name)), x) for name in names]
         rows = _GATES[self._cell] * self.hidden_size
         for name, tensor, shape in zip(names, tensors, ((rows, x.shape[2]), (rows, self.hidden_size), (rows,), (rows,))):
             if tensor.shape != shape:
@@ -363,7 +364,7 @@ class _Recurrent:
         name, shape = f"bppsa.torch.{type(self).__name__}: reset_state", (len(self._names), (1 + self._pair) * self.hidden_size)
         if states.shape != shape:
             raise ValueError(f"{name} is {list(states.shape)}, expected {list(shape)}")
-        return _checked(name, states, x)[number]
+        return _checked(name, widened(states), x)[number]
 
     def _run(self, x: Tensor, spans: Spans, first: _State | None, number: int, marks: _Marks, cells: bool) -> tuple[_State, _State]:
         """h_1 .. h_T [T,B,H], with cells c_1 .. c_T too, and the last state of one direction of one layer, in the order in which it
@@ -524,6 +525,8 @@ class _Recurrent:
         cells = bool(plain(return_cells))
         if cells and not self._pair:
             raise ValueError(f"{name}: return_cells is True, expected False: only the state of an LSTM has c")
+        if is_lower(input):
+            return in_float32(name, self._parameters.items(), self.forward, input, hx, resets, cells)
         if isinstance(input, PackedSequence):
             return self._packed(input, hx, resets, cells)
         if input.layout is not torch.strided or input.is_nested:
@@ -568,8 +571,9 @@ class RNN(_Recurrent, torch.nn.RNN):
     only. report() says what passes did.
 
     Float32 or float64: on the CPU with torch.get_num_threads() threads, which do not change a bit; on a GPU, where the wheel has
-    CUDA, on the caller's stream. Under autocast inputs in lower precision are computed in float32. Refused, in a sentence: the
-    gradient of a gradient; tracing, scripting, export, vmap.
+    CUDA, on the caller's stream. Layers after .bfloat16() or .half(), and inputs in these types under autocast, are computed in
+    float32; results have the input's type, and every gradient that of its tensor. Refused, in a sentence: the gradient of a
+    gradient; tracing, scripting, export, vmap.
     """
 
     _cell = "rnn"

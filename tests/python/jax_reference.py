@@ -95,6 +95,25 @@ class Case:
                 f"{[name for name, each in self.weights._asdict().items() if each is not None]} state {self.state is not None}")
 
 
+def derivatives(case, function, seed):
+    """A function of the case's arguments: by name the jvp, the four ways to a Hessian-vector product, and a second derivative of
+    all outputs. function: case.ours or case.reference."""
+    random = np.random.default_rng(seed + 1000)
+    along, weights = (jax.tree.map(lambda each: jnp.asarray(random.standard_normal(each.shape)), case.arguments) for _ in range(2))
+    loss = case.loss(function)
+
+    def dot(one, other):
+        return sum(map(jnp.vdot, jax.tree.leaves(one), jax.tree.leaves(other)))
+
+    def compute(at):
+        return {"jvp": jax.jvp(function, (at,), (along,)),
+                "jvp of grad": jax.jvp(jax.grad(loss), (at,), (along,)),
+                "grad of grad": jax.grad(lambda x: dot(jax.grad(loss)(x), weights))(at),
+                "grad of jvp": jax.grad(lambda x: jax.jvp(loss, (x,), (along,))[1])(at),
+                "jvp of jvp": jax.jvp(lambda x: jax.jvp(function, (x,), (along,)), (at,), (weights,))}
+    return compute
+
+
 def distance(found, reference):
     """The largest difference of two trees, relative to the largest number of each array where that is above 1."""
     found, reference = jax.tree.leaves(found), jax.tree.leaves(reference)

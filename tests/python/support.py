@@ -27,6 +27,12 @@ def has(module):
         return False
 
 
+# Leaves a test out of `make test`, which sets BPPSA_TEST_SHORT where a file would take more than seconds: it runs by hand, and at
+# full length.
+at_length = unittest.skipIf(os.environ.get("BPPSA_TEST_SHORT") and os.environ.get("BPPSA_TEST_LENGTH") != "full",
+                            "runs at full length")
+
+
 def run_until_interrupted(test, program):
     """Runs a program, sends it Ctrl-C half a second after it has printed "ready", and gives what else it printed."""
     # A shell's background jobs ignore Ctrl-C, and so would what they start.

@@ -72,6 +72,12 @@ class Commands(unittest.TestCase):
         self.assertEqual([operator["name"] for operator in flops["operators"]], ["c", "r", "f"])
         self.assertEqual(flops["operators"][0]["nnz"], 2 * 6 * 6 * 9)
 
+    def test_doctor(self):
+        report = bppsa.doctor()
+        self.assertEqual(report["version"], bppsa.__version__)
+        self.assertTrue(all(backend["name"] for backend in report["backends"]))
+        self.assertIn("built", report["cuda"])
+
     def test_schedule(self):
         schedule = bppsa.schedule("gpipe", stages=4, micro_batches=4)
         self.assertEqual(schedule["stages"], 4)

@@ -12,6 +12,51 @@ from support import has, main
 EXAMPLES = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "..", "examples", "python")
 
 
+# A training whose recurrent cell has the name, the calls and the parameters of PureJaxRL's.
+STAND_IN = """
+import functools
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+
+class ScannedRNN(nn.Module):
+    @functools.partial(nn.scan, variable_broadcast="params", in_axes=0, out_axes=0, split_rngs={"params": False})
+    @nn.compact
+    def __call__(self, carry, x):
+        inputs, resets = x
+        return nn.GRUCell(features=inputs.shape[-1])(jnp.where(resets[:, None], 0 * carry, carry), inputs)
+
+    @staticmethod
+    def initialize_carry(batch_size, hidden_size):
+        return jnp.zeros((batch_size, hidden_size))
+
+
+class Network(nn.Module):
+    @nn.compact
+    def __call__(self, carry, x):
+        carry, rows = ScannedRNN()(carry, (nn.Dense(8)(x[0]), x[1]))
+        return carry, nn.Dense(1)(rows)
+
+
+def make_train(config):
+    def train(key):
+        steps, count = config["NUM_STEPS"], config["NUM_ENVS"]
+        x = jax.random.normal(key, (steps, count, 3)), jax.random.bernoulli(key, 0.05, (steps, count))
+        network, carry = Network(), ScannedRNN.initialize_carry(count, 8)
+        variables = network.init(key, carry, (x[0][:1], x[1][:1]))  # one step, as an actor takes it
+
+        def update(variables, _):
+            def loss(variables):
+                return jnp.square(network.apply(variables, carry, x)[1] - 1).mean()
+            value, gradient = jax.value_and_grad(loss)(variables)
+            return jax.tree.map(lambda each, of: each - 0.5 * of, variables, gradient), value[None]
+        variables, values = jax.lax.scan(update, variables, None, config["TOTAL_TIMESTEPS"] // steps // count)
+        return {"metrics": {"returned_episode_returns": values}}
+    return train
+"""
+
+
 class Examples(unittest.TestCase):
     def run_example(self, name, *options):
         with tempfile.TemporaryDirectory() as folder:
@@ -21,7 +66,8 @@ class Examples(unittest.TestCase):
             return done.stdout, os.listdir(folder)
 
     def test_every_example_is_here(self):
-        self.assertEqual(sorted(os.listdir(EXAMPLES)), ["audio_gru.py", "pruned_flops.py", "recurrent_ppo.py", "state_space.py"])
+        self.assertEqual(sorted(os.listdir(EXAMPLES)), ["audio_gru.py", "gru_sessions.py", "pruned_flops.py",
+                                                        "purejaxrl.py", "recurrent_ppo.py", "state_space.py"])
 
     def test_the_first_one_of_the_page_is_short(self):
         """tests/docs runs it."""
@@ -66,6 +112,23 @@ class Examples(unittest.TestCase):
         for name in ("bppsa.torch.GRU", "torch.nn.GRUCell"):
             least, most = map(float, re.search(rf"{name}: returns (\S+) \.\. (\S+) of 1, ", out).groups())
             self.assertTrue(0 < least == most < 1, out)
+
+    @unittest.skipUnless(has("jax"), "JAX is missing (pip install jax)")
+    def test_sessions(self):
+        out, _ = self.run_example("gru_sessions.py", "--sessions", "30", "--length", "40", "--seeds", "2", "--steps", "20")
+        losses = [[float(each) for each in pair] for pair in re.findall(r"loss (\S+) \.\. (\S+) of 2 seeds", out)]
+        self.assertTrue(losses[-1][0] <= losses[-1][1] < losses[0][0], out)
+
+    @unittest.skipUnless(has("jax") and has("flax"), "JAX or Flax is missing (pip install jax flax)")
+    def test_purejaxrl(self):
+        """With a file in the place of PureJaxRL's, which has a cell of the same name: both cells give the same number."""
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "ppo_rnn.py"), "w", encoding="utf-8") as file:
+                file.write(STAND_IN)
+            out, _ = self.run_example("purejaxrl.py", folder, "--updates", "3", "--envs", "4", "--both")
+        found = re.findall(r"(\S+): 3 updates in \S+ s, return (\S+)", out)
+        self.assertEqual([name for name, _ in found], ["bppsa.jax", "PureJaxRL"], out)
+        self.assertLess(abs(float(found[0][1]) - float(found[1][1])), 1e-3 * abs(float(found[1][1])), out)
 
     @unittest.skipUnless(has("torch"), "PyTorch is missing (package python3-torch)")
     def test_audio(self):

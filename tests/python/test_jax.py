@@ -1,5 +1,5 @@
-"""bppsa.jax beside jax.lax.scan: values and derivatives of random layers, and JAX's transforms. BPPSA_TEST_FULL: 300 random layers
-and 10 000 calls in place of a few."""
+"""bppsa.jax beside jax.lax.scan: values and derivatives of random layers, and JAX's transforms. At full length
+(BPPSA_TEST_LENGTH=full) 300 random layers and 10 000 calls in place of a few."""
 import concurrent.futures
 import gc
 import os
@@ -8,8 +8,10 @@ import subprocess
 import sys
 import unittest
 
-from support import has, main
+from support import at_length, has, main
 
+# Programs run once, so that they are compiled quickly rather than well.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
 if has("jax"):
     import jax
     jax.config.update("jax_platforms", "cpu")
@@ -19,9 +21,9 @@ if has("jax"):
     import numpy as np
     import bppsa.jax as bj
     from bppsa import _native
-    from jax_reference import Case, KINDS, distance, layer, run, same_bits
+    from jax_reference import Case, KINDS, derivatives, distance, layer, run, same_bits
 
-FULL = bool(os.environ.get("BPPSA_TEST_FULL"))
+FULL = os.environ.get("BPPSA_TEST_LENGTH") == "full"
 NEAR = 1e-12
 HEADER = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "python", "xla_ffi.h"))
 
@@ -42,42 +44,47 @@ class Layers(unittest.TestCase):
     def test_random_layers(self):
         """Values and all gradients, within 1e-12 of those of jax.lax.scan."""
         first = int(os.environ.get("BPPSA_TEST_SEED", 0))
-        for seed in range(first, first + (300 if FULL else 9)):
+        for seed in range(first, first + (300 if FULL else 6)):
             case = Case(seed)
             with self.subTest(seed=seed, case=str(case)):
-                found = jax.jit(jax.value_and_grad(case.loss(case.ours)))(case.arguments)
-                wanted = jax.jit(jax.value_and_grad(case.loss(case.reference)))(case.arguments)
+                both = lambda f, loss: lambda at: (f(at), jax.value_and_grad(loss)(at))  # noqa: E731
+                found, wanted = (jax.jit(both(f, case.loss(f)))(case.arguments) for f in (case.ours, case.reference))
                 self.assertLess(distance(found, wanted), NEAR)
-                self.assertLess(distance(jax.jit(case.ours)(case.arguments), jax.jit(case.reference)(case.arguments)), NEAR)
 
+    @at_length
     def test_second_derivatives(self):
-        """jvp, and the four ways to a Hessian-vector product but forward over forward, within 1e-12."""
+        """jvp, the four ways to a Hessian-vector product, and second derivatives of all outputs, within 1e-12."""
         first = int(os.environ.get("BPPSA_TEST_SEED", 0))
         for seed in range(first, first + (300 if FULL else 3)):
             case = Case(seed)
-            random = np.random.default_rng(seed + 1000)
-            along, weights = (jax.tree.map(lambda each: jnp.asarray(random.standard_normal(each.shape)), case.arguments)
-                              for _ in range(2))
-            dot = lambda one, other: sum(map(jnp.vdot, jax.tree.leaves(one), jax.tree.leaves(other)))  # noqa: E731
-            ways = {"jvp": lambda f, loss: lambda at: jax.jvp(f, (at,), (along,)),
-                    "jvp of grad": lambda f, loss: lambda at: jax.jvp(jax.grad(loss), (at,), (along,)),
-                    "grad of grad": lambda f, loss: jax.grad(lambda at: dot(jax.grad(loss)(at), weights)),
-                    "grad of jvp": lambda f, loss: jax.grad(lambda at: jax.jvp(loss, (at,), (along,))[1])}
-            for name, way in ways.items():
+            ours, reference = (jax.jit(derivatives(case, f, seed)) for f in (case.ours, case.reference))
+            found, wanted = ours(case.arguments), reference(case.arguments)
+            for name, each in found.items():
                 with self.subTest(seed=seed, way=name, case=str(case)):
-                    found, wanted = (jax.jit(way(f, case.loss(f)))(case.arguments) for f in (case.ours, case.reference))
-                    self.assertLess(distance(found, wanted), NEAR)
-        loss = case.loss(case.ours)
-        with self.assertRaisesRegex(NotImplementedError, "forward-mode derivatives of forward-mode derivatives"):
-            jax.jvp(lambda at: jax.jvp(loss, (at,), (along,))[1], (case.arguments,), (along,))
+                    self.assertLess(distance(each, wanted[name]), NEAR)
+        loss, along = case.loss(case.ours), case.arguments
         with self.assertRaisesRegex(NotImplementedError, "third derivatives"):
-            jax.grad(lambda at: dot(jax.jvp(jax.grad(loss), (at,), (along,))[1], weights))(case.arguments)
+            jax.grad(lambda at: jax.jvp(jax.grad(loss), (at,), (along,))[1][0].sum())(case.arguments)
 
+    @at_length
+    def test_check_grads(self):
+        """jax.test_util.check_grads to second order, forward and reverse in every combination."""
+        from jax.test_util import check_grads
+        for number, kind in enumerate(KINDS):
+            x, weights, state = problem(kind, 4, 2, 3, 3, seed=number)
+            mask = jnp.zeros((4, 2), bool).at[2, 1].set(True) if kind == "gru" else None
+            check_grads(jax.jit(lambda *at, kind=kind, mask=mask: run(kind, *at, resets=mask)), (x, weights, state), order=2,
+                        modes=("fwd", "rev"), atol=1e-5, rtol=1e-5)
+
+    @at_length
     def test_hessian(self):
         """Over vmap: jax.hessian and jacfwd of a small layer, in the weights and in x."""
         x, weights, state = problem("gru", 3, 2, 2, 2)
         for argument in (0, 1):
             found, wanted = (jax.jit(jax.hessian(loss_of("gru", own), argument))(x, weights, state) for own in (run, layer))
+            self.assertLess(distance(found, wanted), NEAR)
+            found, wanted = (jax.jit(jax.jacfwd(jax.jacfwd(loss_of("gru", own), argument), argument))(x, weights, state)
+                             for own in (run, layer))
             self.assertLess(distance(found, wanted), NEAR)
             found, wanted = (jax.jit(jax.jacfwd(lambda *at, own=own: own("gru", *at)[0], argument))(x, weights, state)
                              for own in (run, layer))
@@ -129,6 +136,7 @@ class Layers(unittest.TestCase):
 
 @unittest.skipUnless(has("jax"), "JAX is missing (pip install jax)")
 class Transforms(unittest.TestCase):
+    @at_length
     def test_vmap(self):
         """Over x, states, weights and several of them; vmap of grad, and grad of vmap."""
         for kind, axes in (("rnn", (0, None, None)), ("gru", (None, 0, None)), ("lstm", (0, 0, 0)), ("gru", (1, None, 1)),
@@ -149,6 +157,7 @@ class Transforms(unittest.TestCase):
                                           (0, 1, 2)))(*stacked) for own in (run, layer))
         self.assertLess(distance(found, wanted), NEAR)
 
+    @at_length
     def test_nested_vmap(self):
         """Seeds of weights, and for each of them samples."""
         x, weights, state = problem("gru")
@@ -159,11 +168,13 @@ class Transforms(unittest.TestCase):
         other = lambda own: jax.vmap(jax.vmap(jax.grad(loss_of("gru", own), 1), (None, 0, None)), (0, None, None))  # noqa: E731
         self.assertLess(distance(jax.jit(other(run))(xs, seeds, state), jax.jit(other(layer))(xs, seeds, state)), NEAR)
 
+    @at_length
     def test_jacrev(self):
         x, weights, state = problem("gru", 3, 2, 2, 3)
         found, wanted = (jax.jacrev(lambda x, own=own: own("gru", x, weights, state)[0])(x) for own in (run, layer))
         self.assertLess(distance(found, wanted), NEAR)
 
+    @at_length
     def test_checkpoint_and_two_pulls(self):
         for kind in KINDS:
             arguments = problem(kind)
@@ -175,6 +186,7 @@ class Transforms(unittest.TestCase):
             wanted = jax.vjp(lambda *own, kind=kind: layer(kind, *own)[0], *arguments)[1](jnp.cos(y))
             self.assertLess(distance(second, wanted), NEAR)
 
+    @at_length
     def test_training_in_a_scan(self):
         """Five steps of SGD within lax.scan, and with weights that are donated."""
         x, weights, state = problem("lstm")
@@ -193,6 +205,7 @@ class Transforms(unittest.TestCase):
             moved = step(moved)
         self.assertLess(distance(moved, found[0]), NEAR)
 
+    @at_length
     def test_threads(self):
         """64 runs in four threads, two shapes at once: the same bits."""
         cases = [problem(kind, steps, 3, 4, 16, "float32") for kind, steps in (("gru", 30), ("gru", 31))]
@@ -204,6 +217,7 @@ class Transforms(unittest.TestCase):
         several = jax.jit(jax.value_and_grad(loss_of("gru", run, threads=4), (0, 1, 2)))
         self.assertTrue(same_bits(several(*cases[0]), wanted[0]))
 
+    @at_length
     @unittest.skipUnless(has("flatbuffers"), "jax.export needs flatbuffers")
     def test_export(self):
         """A program for any B, with its derivative, written and read."""
@@ -219,6 +233,7 @@ class Transforms(unittest.TestCase):
             found = jax.value_and_grad(again.call)(weights, x[:, :count])
             self.assertTrue(same_bits(found, jax.jit(jax.value_and_grad(loss))(weights, x[:, :count])))
 
+    @at_length
     def test_shard_map(self):
         """Samples on two devices: no gather of arrays, and one sum of the weights' gradients."""
         x, weights, _ = problem("gru", batch=4)

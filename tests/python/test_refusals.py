@@ -1,4 +1,4 @@
-"""What bppsa.torch does at its edges: batches of no sequences, autocast, and sentences where PyTorch would record or transform a
+"""What bppsa.torch does at its edges: batches of no sequences, mixed types, and sentences where PyTorch would record or transform a
 layer instead of calling it with numbers."""
 import io
 import os
@@ -147,27 +147,16 @@ class Edges(unittest.TestCase):
                                 lambda: bppsa.torch.scan(dual, None, self.x[0]))
 
     def test_other_precisions(self):
+        """Without autocast an input, a state and the weights must have one type."""
         for dtype in (torch.float16, torch.bfloat16):
-            text = re.escape(f"GRU: input: {dtype}, expected torch.float32 or torch.float64, as .float() makes of it")
-            self.assert_refused(text, lambda: self.layer(self.x.to(dtype)))
-            self.assert_refused(text, lambda: bppsa.torch.GRU(3, 4).to(dtype)(self.x.to(dtype)))
-            self.assert_refused(f"weight_ih_l0: {dtype}, expected torch.float32 or",
-                                lambda: bppsa.torch.GRU(3, 4).to(dtype)(self.x))
-
-    def test_autocast(self):
-        """Inputs and states in lower precision are computed in float32, and gradients go back through the conversion."""
-        inputs, state = self.x.bfloat16().requires_grad_(), torch.randn(2, 2, 4).bfloat16().requires_grad_()
-        with torch.autocast("cpu", torch.bfloat16):
-            linear = self.model(self.x)[0]
-            found = self.layer(inputs, state)[0]
-            scanned = bppsa.torch.scan(inputs, None, inputs[0])
-        self.assertEqual([each.dtype for each in (linear, found, scanned)], [torch.float32] * 3)
-        expected = self.layer(inputs.float(), state.float())[0]
-        self.assertTrue(torch.equal(found, expected))
-        for one, other in zip(*(torch.autograd.grad(each.sum(), [inputs, state]) for each in (found, expected))):
-            self.assertTrue(torch.equal(one, other))
-        with torch.autocast("cpu", torch.bfloat16, enabled=False):
-            self.assert_refused("input: torch.bfloat16, expected", lambda: self.layer(inputs))
+            self.assert_refused(re.escape(f"GRU: input: {dtype}, expected torch.float32 as weight_ih_l0 has it, or torch.autocast"),
+                                lambda: self.layer(self.x.to(dtype)))
+            lower = bppsa.torch.GRU(3, 4).to(dtype)
+            self.assert_refused(f"GRU: hx: torch.float32, expected {dtype} as the input, or torch.autocast",
+                                lambda: lower(self.x.to(dtype), torch.zeros(1, 2, 4)))
+            self.assert_refused(f"weight_ih_l0: {dtype}, expected torch.float32 or", lambda: lower(self.x))
+            with torch.autocast("cpu", torch.bfloat16, enabled=False):
+                self.assert_refused(f"input: {dtype}, expected", lambda: self.layer(self.x.to(dtype)))
 
     def test_no_sequences(self):
         """[T,0,H], and gradients of 0, as torch.nn has them."""

@@ -376,7 +376,7 @@ class Module(Torch):
                 ((packed,), ValueError, "input is .8, 2., expected 3 numbers"),
                 ((torch.nn.utils.rnn.pack_padded_sequence(x, [5, 3]), torch.zeros(1, 3, 4)), ValueError,
                  r"hx is \[1, 3, 4\], expected \[1, 2, 4\]"),
-                ((x.half(),), TypeError, "input: torch.float16, expected torch.float32 or torch.float64"),
+                ((x.half(),), TypeError, "input: torch.float16, expected torch.float32 as weight_ih_l0"),
                 ((x.double(),), TypeError, "weight_ih_l0: torch.float32, expected torch.float64"),
                 ((x[..., :2],), ValueError, "input is .5, 2, 2., expected 3 numbers"),
                 ((x[:0],), ValueError, "at least one step"),

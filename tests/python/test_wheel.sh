@@ -15,6 +15,13 @@ skip() {
 }
 "$root/tools/wheel" "$work"
 wheel=$(ls "$work"/bppsa-*.whl)
+tar -tzf "$work"/bppsa-*.tar.gz >"$work/sources"
+for file in pyproject.toml CMakeLists.txt cmake/interface.awk tools/floors python/native.c python/bppsa/__init__.py LICENSE; do
+  grep -q "^bppsa-[0-9.]*/$file\$" "$work/sources" || {
+    echo "test_wheel: $file is missing in the source archive, expected all that a build reads"
+    exit 1
+  }
+done
 "$python" -m venv "$work/env" >"$work/log" 2>&1 || skip "no virtual environment could be made (package python3-venv)"
 pip="$work/env/bin/python -m pip --disable-pip-version-check"
 $pip install numpy scipy scipy-openblas32 >"$work/log" 2>&1 || skip "numpy, scipy and scipy-openblas32 could not be installed"

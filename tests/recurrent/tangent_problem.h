@@ -29,7 +29,7 @@ typedef struct {
   bppsa_device *device;
   bppsa_layer *layer;
   bppsa_layer_sizes sizes;
-  int64_t tangent, backward;                                  /* bytes of scratch */
+  int64_t tangent, backward, twice;                           /* bytes of scratch */
   int64_t counts[TANGENT_INPUTS], seed_counts[TANGENT_SEEDS]; /* numbers in an array; 0: the layer has none */
   int64_t *lengths;
   uint8_t *resets;
@@ -40,6 +40,7 @@ static inline tangent_problem tangent_open(const bppsa_recurrent_config *config,
   assert_int_equal(bppsa_layer_create(config, cell, p.device, &p.layer), BPPSA_OK);
   bppsa_layer_bytes(p.layer, &p.sizes);
   assert_int_equal(bppsa_layer_tangent_bytes(p.layer, &p.tangent, &p.backward), BPPSA_OK);
+  assert_int_equal(bppsa_layer_second_tangent_bytes(p.layer, &p.twice), BPPSA_OK);
   const bppsa_recurrent_config *c = config;
   const int64_t rows = c->seq_len * c->batch, gates = cell->gates * c->hidden, state = c->batch * c->hidden;
   const int64_t bias = c->no_bias ? 0 : gates, pair = cell->pair ? 1 : 0;
@@ -185,6 +186,23 @@ static inline tangent_states tangent_run(const tangent_problem *p, const tangent
   return s;
 }
 
+/* A direction with its tangents. */
+static inline bppsa_layer_direction tangent_with(const tangent_set *direction, const tangent_states *tangents) {
+  return (bppsa_layer_direction){tangent_direction_of(direction), tangents->a[0].data, tangents->a[1].data};
+}
+
+static inline tangent_states tangent_run_twice(const tangent_problem *p, const tangent_set *point, const tangent_states *states,
+                                               const bppsa_layer_direction *one, const bppsa_layer_direction *other) {
+  const bppsa_layer_inputs in = tangent_inputs_of(p, point);
+  const bppsa_layer_tape tape = tangent_tape_of(states);
+  tangent_states s = tangent_states_open(p, false);
+  layer_array scratch = layer_open(p->device, p->twice, true);
+  assert_int_equal(
+      bppsa_layer_second_tangent(p->layer, p->device, &in, &tape, one, other, s.a[0].data, s.a[1].data, scratch.data), BPPSA_OK);
+  layer_close(p->device, &scratch);
+  return s;
+}
+
 /* seed_tangents NULL: zeros. */
 static inline tangent_set tangent_run_back(const tangent_problem *p, const tangent_set *point, const tangent_states *states,
                                            const tangent_set *direction, const tangent_states *tangents, const tangent_seed *seed,
@@ -235,6 +253,48 @@ static inline double tangent_error(const tangent_problem *p, const layer_array *
     error = difference <= error ? error : difference; /* NaN stays */
   }
   return error / most;
+}
+
+/* ---- random layers ---- */
+
+static const bppsa_gradient_method tangent_methods[] = {
+    {BPPSA_BACKWARD_BP, {BPPSA_SCAN_AUTO, -1, 0}},       {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_LINEAR, -1, 0}},
+    {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_BLELLOCH, -1, 0}}, {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_BLELLOCH, 2, 0}},
+    {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_CHUNKED, -1, 3}},  {BPPSA_BACKWARD_SPECULATIVE, {BPPSA_SCAN_AUTO, -1, 0}}};
+enum { TANGENT_METHODS = sizeof tangent_methods / sizeof *tangent_methods };
+
+static inline bppsa_recurrent_config tangent_draw_config(layer_dice *d, const bppsa_cell *cell, bppsa_dtype dtype) {
+  bppsa_recurrent_config c = bppsa_recurrent_config_default();
+  const bool wide = layer_roll(d, 0, 24) == 0;
+  c.seq_len = layer_roll(d, 1, wide ? 3 : 14);
+  c.batch = layer_roll(d, 1, 5);
+  c.input = layer_roll(d, 1, 7);
+  c.hidden = wide ? (int64_t[]){129, 131, 257}[layer_roll(d, 0, 2)] : layer_roll(d, 1, 11);
+  c.dtype = dtype;
+  c.nonlinearity = cell->relu && layer_roll(d, 0, 1) ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
+  c.method = tangent_methods[layer_roll(d, 0, TANGENT_METHODS - 1)];
+  c.no_bias = layer_roll(d, 0, 4) == 0;
+  c.lengths = layer_roll(d, 0, 2) == 0;
+  c.resets = layer_roll(d, 0, 1) == 0;
+  c.reset_state = c.resets && layer_roll(d, 0, 1) == 0;
+  c.input_gradients = layer_roll(d, 0, 3) > 0;
+  c.speculation.chunks = c.method.backward == BPPSA_BACKWARD_SPECULATIVE ? 2 : 0;
+  return c;
+}
+
+static inline void tangent_tell(const bppsa_recurrent_config *c, const bppsa_cell *cell, const char *what, double found) {
+  print_message(
+      "%s %s T %d B %d I %d H %d, backward %d, scan %d, lengths %d, resets %d, reset state %d, inputs %d, relu %d: %s %g\n",
+      cell->name, bppsa_dtype_name(c->dtype), (int)c->seq_len, (int)c->batch, (int)c->input, (int)c->hidden,
+      (int)c->method.backward, (int)c->method.scan.algorithm, c->lengths, c->resets, c->reset_state, c->input_gradients,
+      (int)c->nonlinearity, what, found);
+}
+
+static inline void tangent_expect(const tangent_problem *p, const char *what, double found, double most) {
+  if (!(found <= most)) {
+    tangent_tell(&p->config, p->cell, what, found);
+    fail_msg("%s: %g, expected at most %g", what, found, most);
+  }
 }
 
 #endif

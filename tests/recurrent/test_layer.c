@@ -12,12 +12,15 @@ static const bppsa_gradient_method all_methods[] = {
     {BPPSA_BACKWARD_AUTO, {BPPSA_SCAN_AUTO, -1, 0}}};
 enum { ALL_METHODS = sizeof all_methods / sizeof *all_methods, MOST_BATCHES = 3 };
 
+static const int64_t wide_sizes[] = {129, 131, 257};
+enum { WIDE_SIZES = sizeof wide_sizes / sizeof *wide_sizes };
+
 static bppsa_recurrent_config draw_config(layer_dice *d, const bppsa_cell *cell, int64_t method) {
   bppsa_recurrent_config c = bppsa_recurrent_config_default();
   const bool wide = layer_roll(d, 0, 15) == 0;
   c.batch = layer_roll(d, 1, 6);
   c.input = layer_roll(d, 1, 9);
-  c.hidden = wide ? 131 : layer_roll(d, 1, 40);
+  c.hidden = wide ? wide_sizes[layer_roll(d, 0, WIDE_SIZES - 1)] : layer_roll(d, 1, 40);
   c.dtype = layer_roll(d, 0, 1) ? BPPSA_F32 : BPPSA_F64;
   c.nonlinearity = cell->relu && layer_roll(d, 0, 1) ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
   c.method = all_methods[method];

@@ -2,6 +2,7 @@
  * gradients of states have the same bits, on any number of threads and beside any other samples. */
 #include <float.h>
 
+#include "core/compute/simd.h"
 #include "gru/gru.h"
 #include "lstm/lstm.h"
 #include "rnn/rnn.h"
@@ -168,8 +169,27 @@ static void test_speculative(void **state) {
   }
 }
 
+/* The same with every instruction set that the processor has, and batches of one to four samples, of which up to three are few. */
+static void test_instruction_sets(void **state) {
+  (void)state;
+  static const char *const sets[] = {"portable", "avx2", "avx512"};
+  static const shape shapes[] = {{3, 1, 129, 1, BPPSA_F32, false, false}, {3, 2, 161, 1, BPPSA_F64, false, false},
+                                 {3, 3, 257, 1, BPPSA_F32, true, false},  {2, 1, 513, 1, BPPSA_F64, false, false},
+                                 {2, 4, 513, 1, BPPSA_F32, false, false}, {3, 1, 128, 1, BPPSA_F32, false, true},
+                                 {3, 1, 320, 1, BPPSA_F32, false, false}, {3, 2, 96, 1, BPPSA_F32, false, false}};
+  for (size_t k = 0; k < sizeof sets / sizeof *sets; ++k) {
+    if (bppsa_simd_select(sets[k]) != BPPSA_OK) {
+      continue;
+    }
+    for (size_t i = 0; i < CELLS * sizeof shapes / sizeof *shapes; ++i) {
+      check_shape(&shapes[i / CELLS], cells[i % CELLS], 2);
+    }
+  }
+  assert_int_equal(bppsa_simd_select("auto"), BPPSA_OK);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_shapes), cmocka_unit_test(test_lengths),
-                                     cmocka_unit_test(test_speculative)};
+                                     cmocka_unit_test(test_speculative), cmocka_unit_test(test_instruction_sets)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

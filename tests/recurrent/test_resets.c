@@ -108,6 +108,11 @@ static bppsa_recurrent_config draw_config(dice *d) {
   c.no_bias = roll(d, 0, 4) == 0;
   c.lengths = roll(d, 0, 2) == 0;
   c.reset_state = roll(d, 0, 1) == 0;
+  if (roll(d, 0, 49) == 0) {
+    c.hidden = roll(d, 0, 1) == 0 ? 129 : 257;
+    c.seq_len = roll(d, 1, 8);
+    c.batch = roll(d, 1, 4);
+  }
   if (c.seq_len > 3 && roll(d, 0, 2) == 0) {
     speculate(&c, roll(d, 2, c.seq_len / 2), roll(d, 0, 12));
   }

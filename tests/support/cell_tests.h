@@ -7,6 +7,7 @@
 #ifndef BPPSA_TESTS_SUPPORT_CELL_TESTS_H
 #define BPPSA_TESTS_SUPPORT_CELL_TESTS_H
 
+#include "core/compute/simd.h"
 #include "tests/support/cell_run.h"
 #include "tests/support/length.h"
 
@@ -141,6 +142,34 @@ static void test_wide_layer(void **state) {
     c.loss_all = true;
     c.dtype = bits == 0 ? BPPSA_F32 : BPPSA_F64;
     check_all_methods(&c, bits == 0, 5, device);
+  }
+  bppsa_device_destroy(device);
+}
+
+/* Around the widths of vectors and panels, by BP with every instruction set; several samples share a product, and few do. */
+static void test_wide_sizes(void **state) {
+  (void)state;
+  static const int64_t sizes[] = {129, 257, 513}, batches[] = {2, 7};
+  static const char *const sets[] = {"portable", "avx2", "avx512"};
+  bppsa_device *device = cpu_device(2);
+  for (size_t i = 0; i < 2 * 2 * sizeof sizes / sizeof *sizes; ++i) {
+    bppsa_recurrent_config c = small();
+    c.seq_len = 4;
+    c.hidden = sizes[i / 4];
+    c.input = 3;
+    c.batch = batches[i % 2];
+    c.loss_all = true;
+    c.dtype = i / 2 % 2 == 0 ? BPPSA_F32 : BPPSA_F64;
+    problem p = make_problem(&c, false, 9 + i);
+    c.method.backward = BPPSA_BACKWARD_BP;
+    reference(&p);
+    for (size_t k = 0; k < sizeof sets / sizeof *sets; ++k) {
+      if (bppsa_simd_select(sets[k]) == BPPSA_OK) { /* the processor has it */
+        check_run(&p, &c, device);
+      }
+    }
+    assert_int_equal(bppsa_simd_select("auto"), BPPSA_OK);
+    free_problem(&p);
   }
   bppsa_device_destroy(device);
 }
@@ -435,9 +464,9 @@ static void test_allocation_failure(void **state) {
 /* All tests above. */
 #define SHARED_TESTS                                                                                                             \
   cmocka_unit_test(test_small_shapes), cmocka_unit_test(test_long_sequences), cmocka_unit_test(test_wide_layer),                 \
-      cmocka_unit_test(test_finite_differences), cmocka_unit_test(test_bits_do_not_depend_on_threads),                           \
-      cmocka_unit_test(test_smaller_batch), cmocka_unit_test(test_passes_allocate_nothing),                                      \
-      cmocka_unit_test(test_nonfinite_is_located), cmocka_unit_test(test_init), cmocka_unit_test(test_refusals),                 \
-      cmocka_unit_test(test_allocation_failure)
+      cmocka_unit_test(test_wide_sizes), cmocka_unit_test(test_finite_differences),                                              \
+      cmocka_unit_test(test_bits_do_not_depend_on_threads), cmocka_unit_test(test_smaller_batch),                                \
+      cmocka_unit_test(test_passes_allocate_nothing), cmocka_unit_test(test_nonfinite_is_located), cmocka_unit_test(test_init),  \
+      cmocka_unit_test(test_refusals), cmocka_unit_test(test_allocation_failure)
 
 #endif
