@@ -5,8 +5,8 @@
  *     product_x: ẋ W'_ihᵀ + x' Ẇ_ihᵀ          product_h: ḣ_{t-1} W'_hhᵀ + h'_{t-1} Ẇ_hhᵀ + ḣ'_{t-1} W_hhᵀ
  *
  * the last term alone belongs to the recurrence, which is that of the tangents. A unit is curved in its own gates and in its own
- * state in front of the step. What that adds to ḣ'_t is Σ_a (∂²h/∂a∂b) ȧ b'. The cell's tangent_backward knows the derivative of
- * ∂h/∂b in direction d: it is that of the deltas of a gradient of ones. The same again for c of a pair.
+ * state in front of the step. What that adds to ḣ'_t is Σ_a (∂²h/∂a∂b) ȧ b'. The cell's tangent_backward knows the
+ * derivative of ∂h/∂b in direction d: it is that of the deltas of a gradient of ones. The same again for c of a pair.
  *
  * The state from which samples begin anew, h_0 and c_0 have no second derivative. */
 #include "recurrent/tangent_cpu.h"

@@ -6,9 +6,9 @@
  * the order of time (bppsa_scan_operands.forward).
  *
  * Every unit of a cell is a function of its own gates. So q_t, what the products of step t give without the state in front of
- * it, is Σ_g (∂s/∂gate g) ∘ product_g. With a gradient of ones the cell's deltas are these derivatives: of h, and in a second
- * call of c. Samples that begin anew in front of a step are cut from the state there; where their state has a tangent of its own,
- * the cell computes these steps. */
+ * it, is Σ_g (∂s/∂gate g) ∘ product_g. With a gradient of ones the cell's deltas are these derivatives: of h, and in a
+ * second call of c. Samples that begin anew in front of a step are cut from the state there; where their state has a tangent of
+ * its own, the cell computes these steps. */
 #include "core/compute/flush.h"
 #include "core/compute/pool.h"
 #include "recurrent/tangent_cpu.h"
