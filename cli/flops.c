@@ -11,6 +11,7 @@
 #define USES(levels)                                                                                                             \
   {                                                                                                                              \
     BPPSA_IN_SHAPE_USE, BPPSA_USE(PRUNE), {.option = BPPSA_OPTION_METHOD, .help = "of pruning, see bppsa prune"},                \
+        BPPSA_USE(STRUCTURE),                                                                                                    \
         {.option = BPPSA_OPTION_SEED, .help = "of the weights, PyTorch's initialisation, and of an image where none is given"},  \
         {.option = BPPSA_OPTION_PATTERN, .meaning = &bppsa_meaning_flops_pattern},                                               \
         {.option = BPPSA_OPTION_UP_LEVELS, .meaning = &bppsa_meaning_levels_auto_or_none, .fallback = (levels)},                 \

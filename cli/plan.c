@@ -30,6 +30,7 @@ static const bppsa_option_use uses_cnn[] = {
     BPPSA_IN_SHAPE_USE,
     BPPSA_USE(PRUNE),
     {.option = BPPSA_OPTION_METHOD, .help = "of pruning, see bppsa prune"},
+    BPPSA_USE(STRUCTURE),
     {.option = BPPSA_OPTION_SEED, .help = "of the weights that are pruned"},
     {.option = BPPSA_OPTION_WEIGHTS, .help = "weights instead of random ones; those that are 0 are left out"},
     {.option = BPPSA_OPTION_BATCH, .fallback = "256"},

@@ -3,6 +3,7 @@
 #define BPPSA_CLI_SETUP_H
 
 #include "cli/command.h"
+#include "cnn/prune.h"
 #include "core/base/text.h"
 #include "core/compute/device.h"
 #include "networks/named_network.h"
@@ -73,6 +74,9 @@ bool bppsa_setup_stage_chunks(const bppsa_cli *cli);
  * beside `alone`. ERR_ARGUMENT. */
 bppsa_status bppsa_setup_refuse(const bppsa_cli *cli, const bppsa_option_use *list, const char *text, const char *more);
 bppsa_status bppsa_setup_alone(const bppsa_cli *cli, bppsa_option alone);
+/* Reads --structure, and the fraction that is pruned from --fraction or --prune, which N:M replaces. ERR_ARGUMENT: no structure, a
+ * fraction that is missing, or one beside N:M that is another. */
+bppsa_status bppsa_setup_structure(const bppsa_cli *cli, bppsa_option fraction, bppsa_prune_structure *structure, double *share);
 /* Refuses --method, which chooses thresholds of pruning, without --prune. ERR_ARGUMENT. */
 bppsa_status bppsa_setup_check_method(const bppsa_cli *cli);
 

@@ -33,10 +33,14 @@ static bppsa_status take_options(const bppsa_cli *cli, bppsa_flops_request *requ
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--mask: given beside --prune, expected one of them");
   }
   BPPSA_TRY(bppsa_setup_check_method(cli));
+  bppsa_prune_structure structure;
+  double prune = 0;
+  BPPSA_TRY(bppsa_setup_structure(cli, BPPSA_OPTION_PRUNE, &structure, &prune));
   *request = (bppsa_flops_request){.network = cli->object,
                                    .mask = bppsa_cli_value(cli, BPPSA_OPTION_MASK)->text,
                                    .weights = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text,
-                                   .prune = bppsa_cli_value(cli, BPPSA_OPTION_PRUNE)->real,
+                                   .prune = prune,
+                                   .structure = structure,
                                    .method = (bppsa_prune_method)bppsa_cli_value(cli, BPPSA_OPTION_METHOD)->choice,
                                    .seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer,
                                    .values = pattern->text != NULL && strcmp(pattern->text, "value") == 0,

@@ -1,5 +1,6 @@
 /* Notes where the program uses another number than was asked for, and refuses options that would have no effect. */
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "cli/setup.h"
@@ -101,6 +102,31 @@ bppsa_status bppsa_setup_alone(const bppsa_cli *cli, bppsa_option alone) {
     }
   }
   return BPPSA_OK;
+}
+
+bppsa_status bppsa_setup_structure(const bppsa_cli *cli, bppsa_option fraction, bppsa_prune_structure *structure, double *share) {
+  const bppsa_option_value *text = bppsa_cli_value(cli, BPPSA_OPTION_STRUCTURE), *given = bppsa_cli_value(cli, fraction);
+  const bppsa_option_info *option = bppsa_option_get(BPPSA_OPTION_STRUCTURE), *of = bppsa_option_get(fraction);
+  bppsa_prune_structure made = {.kind = BPPSA_STRUCTURE_ELEMENT};
+  if (text->text != NULL && bppsa_prune_structure_parse(text->text, &made) != BPPSA_OK) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--structure: '%s', expected %s", text->text, option->expected);
+  }
+  *structure = made;
+  *share = given->real;
+  if (made.kind == BPPSA_STRUCTURE_N_OF_M) {
+    const double implied = 1 - (double)made.size[0] / (double)made.size[1];
+    *share = implied;
+    return !given->given || fabs(given->real - implied) < 1e-6
+               ? BPPSA_OK
+               : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %g beside --structure %s, which prunes %g, expected none", of->name,
+                            given->real, text->text, implied);
+  }
+  if (fraction == BPPSA_OPTION_FRACTION && !given->given) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: option missing in '%s', expected %s", of->name, cli->command->verb, of->expected);
+  }
+  return !text->given || given->given || given->real > 0
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "--structure: given without %s, expected a fraction that is pruned", of->name);
 }
 
 bppsa_status bppsa_setup_check_method(const bppsa_cli *cli) {

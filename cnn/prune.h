@@ -5,6 +5,15 @@
  *   class-distribution  a threshold λσ for each layer, σ the standard deviation of its weights, λ chosen to give the fraction
  *
  * Exactly round(fraction · weights) weights are pruned, of all layers together or of each layer; of equal ones the first.
+ *
+ * A structure prunes whole units of a layer's weights [Co][Ci][kh][kw] or [Co][Ci] by their root mean square; then fractions are of
+ * units:
+ *
+ *   element    a weight, the default
+ *   channel    an output channel: the weights [Ci][kh][kw]
+ *   block:RxC  R output channels by C of the Ci · kh · kw weights of each; at the edges fewer
+ *   N:M        no threshold: of every M adjacent input channels at one tap the N largest weights stay, as sparse tensor cores take
+ *              them (2:4). Of a remainder of fewer than M channels at most N stay
  */
 #ifndef BPPSA_CNN_PRUNE_H
 #define BPPSA_CNN_PRUNE_H
@@ -22,6 +31,20 @@ typedef enum {
   BPPSA_PRUNE_METHODS
 } bppsa_prune_method; /* which weights go */
 
+typedef enum {
+  BPPSA_STRUCTURE_ELEMENT = 0,
+  BPPSA_STRUCTURE_CHANNEL,
+  BPPSA_STRUCTURE_BLOCK,
+  BPPSA_STRUCTURE_N_OF_M,
+  BPPSA_STRUCTURES
+} bppsa_structure_kind;
+
+#define BPPSA_STRUCTURE_TEXT 48
+typedef struct {
+  bppsa_structure_kind kind;
+  int64_t size[2]; /* block: R and C; N:M: N and M */
+} bppsa_prune_structure;
+
 typedef struct {
   int64_t weights, kept;
   int64_t rows, empty; /* output channels, and those of them that keep no weight */
@@ -35,6 +58,15 @@ const char *bppsa_prune_method_name(bppsa_prune_method method); /* "class-blind"
  * message gives tensor and element); ERR_UNSUPPORTED: a dtype; ERR_MEMORY. Masks are written only on success. */
 bppsa_status bppsa_prune(bppsa_prune_method method, double fraction, int64_t count, const bppsa_named_view *weights,
                          uint8_t *const *masks, bppsa_prune_layer *layers);
+
+/* The same by a structure; of N:M the fraction is 1 - N / M and counts for nothing. ERR_ARGUMENT too: an unknown structure, sizes
+ * below 1, N above M. */
+bppsa_status bppsa_prune_structured(bppsa_prune_method method, bppsa_prune_structure structure, double fraction, int64_t count,
+                                    const bppsa_named_view *weights, uint8_t *const *masks, bppsa_prune_layer *layers);
+/* Reads "element", "channel", "block:4x4" or "2:4". ERR_ARGUMENT: another text. */
+bppsa_status bppsa_prune_structure_parse(const char *text, bppsa_prune_structure *structure);
+/* The text that is read so. */
+const char *bppsa_prune_structure_text(bppsa_prune_structure structure, char text[BPPSA_STRUCTURE_TEXT]);
 
 #ifdef __cplusplus
 }

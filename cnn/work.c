@@ -172,7 +172,8 @@ bppsa_status bppsa_cnn_count_layer(const bppsa_cnn_network *network, int64_t i, 
     made.weights = bppsa_op_weights(&layer->op);
     count_kept(layer, mask, &made.kept, &kept);
   }
-  const double entries[BPPSA_CNN_COUNTS] = {weights ? forward / 2 : (double)size.entries, (double)size.entries, kept};
+  const double dense = weights ? forward / 2 : (double)size.entries;
+  const double entries[BPPSA_CNN_COUNTS] = {dense, (double)size.entries, kept, dense};
   for (int k = 0; k < BPPSA_CNN_COUNTS; ++k) {
     made.flops[BPPSA_CNN_FORWARD][k] = weights ? 2 * entries[k] : forward;
     made.flops[BPPSA_CNN_TO_INPUT][k] = 2 * backward_entries(network, i, input, entries[k]);

@@ -39,11 +39,12 @@ typedef enum {
 } bppsa_cnn_pass_kind;
 
 /* What is counted of a convolution or a linear operator, 2 FLOPs a pair of an input and an output that a weight joins; of other
- * layers all three are the same. */
+ * layers the first three are the same. */
 typedef enum {
   BPPSA_CNN_DENSE = 0, /* all weights at every output, which multiply the zeros of the padding too: what dense kernels do */
   BPPSA_CNN_UNPRUNED,  /* all weights, without the padding: the entries of the Jacobian */
   BPPSA_CNN_PRUNED,    /* the same of the weights that a mask keeps */
+  BPPSA_CNN_SHRUNK,    /* dense, without the channels that a mask makes useless in the network (cnn/shrink.h) */
   BPPSA_CNN_COUNTS
 } bppsa_cnn_count_kind;
 
@@ -51,7 +52,7 @@ typedef struct {
   int64_t parameters;    /* numbers that are trained: weights and biases, not a batch norm's statistics */
   int64_t weights, kept; /* weights of a convolution or a linear operator, and those that the mask keeps; else 0 */
   double flops[BPPSA_CNN_PASSES][BPPSA_CNN_COUNTS];
-} bppsa_cnn_layer_work;
+} bppsa_cnn_layer_work; /* bppsa_cnn_count_layer, which knows one layer alone, leaves what is shrunk as dense */
 
 /* FLOPs of a layer's forward pass for one sample, dense. A convolution and a linear operator take 2 a product, without the bias;
  * a pool 1 for each number that it reads, a batch norm 2 a number, an activation 1 a number, add and mul 1 for each number of

@@ -39,12 +39,12 @@ static bppsa_status take_weights(int64_t count, const bppsa_named_view *tensors,
                           : bppsa_fail(BPPSA_ERR_FORMAT, "no tensor NAME.weight with two extents or more, expected one to prune");
 }
 
-bppsa_status bppsa_masks_make(bppsa_prune_method method, double fraction, int64_t count, const bppsa_named_view *tensors,
-                              bppsa_masks *masks) {
+bppsa_status bppsa_masks_make(bppsa_prune_method method, bppsa_prune_structure structure, double fraction, int64_t count,
+                              const bppsa_named_view *tensors, bppsa_masks *masks) {
   bppsa_masks made = {0};
   bppsa_status status = take_weights(count, tensors, &made);
   if (status == BPPSA_OK) {
-    status = bppsa_prune(method, fraction, made.count, made.weights, made.bytes, made.layers);
+    status = bppsa_prune_structured(method, structure, fraction, made.count, made.weights, made.bytes, made.layers);
   }
   if (status != BPPSA_OK) {
     bppsa_masks_free(&made);

@@ -15,9 +15,10 @@ typedef struct {
   bppsa_prune_layer *layers;
 } bppsa_masks;
 
-/* Prunes every tensor NAME.weight that has two extents or more. ERR_FORMAT: there is no such tensor; ERR_* of bppsa_prune. */
-bppsa_status bppsa_masks_make(bppsa_prune_method method, double fraction, int64_t count, const bppsa_named_view *tensors,
-                              bppsa_masks *masks);
+/* Prunes every tensor NAME.weight that has two extents or more. ERR_FORMAT: there is no such tensor; ERR_* of
+ * bppsa_prune_structured. */
+bppsa_status bppsa_masks_make(bppsa_prune_method method, bppsa_prune_structure structure, double fraction, int64_t count,
+                              const bppsa_named_view *tensors, bppsa_masks *masks);
 void bppsa_masks_free(bppsa_masks *masks); /* a zeroed one is legal */
 
 /* Makes a list with a row for every tensor: weights, kept, channels, empty_channels, threshold. NULL when out of memory. */

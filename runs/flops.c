@@ -91,7 +91,7 @@ static bppsa_status make_masks(const bppsa_flops_request *request, bppsa_model *
     }
     p += bppsa_cnn_parameters(layer);
   }
-  const bppsa_status status = bppsa_masks_make(request->method, request->prune, count, tensors, &f->masks);
+  const bppsa_status status = bppsa_masks_make(request->method, request->structure, request->prune, count, tensors, &f->masks);
   bppsa_free(tensors);
   BPPSA_TRY(status);
   apply_masks(model, f);
@@ -560,6 +560,7 @@ void bppsa_flops_free(bppsa_flops *f) {
   bppsa_free((void *)f->patterns);
   bppsa_free(f->operators);
   bppsa_free(f->layers);
+  bppsa_free(f->shrunk);
   bppsa_free(f->steps);
   bppsa_masks_free(&f->masks);
   bppsa_device_destroy(f->device);

@@ -4,6 +4,7 @@
 #define BPPSA_RUNS_FLOPS_H
 
 #include "cnn/live.h"
+#include "cnn/shrink.h"
 #include "cnn/work.h"
 #include "core/base/text.h"
 #include "jacobian/jacobian.h"
@@ -19,18 +20,19 @@ typedef struct {
   const char *weights; /* path of a safetensors file; NULL: random weights by the seed */
   double prune;        /* fraction of the weights that is pruned, 0 .. 1 */
   bppsa_prune_method method;
-  uint64_t seed;          /* makes random weights, and an image where no input is given */
-  bool values;            /* count patterns of a batch's values (flops.c), not those that are guaranteed */
-  const char *input;      /* with `values`: path of the images [B,C,H,W] as NPY; NULL: one image of random numbers */
-  const char *labels;     /* with `values`: path of int64 labels [B], which are checked, or NULL */
-  int64_t batch;          /* samples whose products are held in memory */
-  bool layers_only;       /* count the layers alone: no pattern and no plan is made, and what follows is not used */
-  bppsa_scan_method scan; /* blelloch with this number of up-levels, or auto */
-  bool input_grad;        /* count the step to the input's gradient too */
-  bppsa_dtype dtype;      /* of Jacobians and products */
-  bool convert_weights;   /* convert a file's weights to dtype before their values are counted */
-  int64_t memory_limit;   /* bytes of patterns and held products; 0: no limit was asked for */
-  int64_t assumed_limit;  /* the limit on bytes of patterns and of a model where no limit was asked for */
+  bppsa_prune_structure structure; /* what is pruned as a whole */
+  uint64_t seed;                   /* makes random weights, and an image where no input is given */
+  bool values;                     /* count patterns of a batch's values (flops.c), not those that are guaranteed */
+  const char *input;               /* with `values`: path of the images [B,C,H,W] as NPY; NULL: one image of random numbers */
+  const char *labels;              /* with `values`: path of int64 labels [B], which are checked, or NULL */
+  int64_t batch;                   /* samples whose products are held in memory */
+  bool layers_only;                /* count the layers alone: no pattern and no plan is made, and what follows is not used */
+  bppsa_scan_method scan;          /* blelloch with this number of up-levels, or auto */
+  bool input_grad;                 /* count the step to the input's gradient too */
+  bppsa_dtype dtype;               /* of Jacobians and products */
+  bool convert_weights;            /* convert a file's weights to dtype before their values are counted */
+  int64_t memory_limit;            /* bytes of patterns and held products; 0: no limit was asked for */
+  int64_t assumed_limit;           /* the limit on bytes of patterns and of a model where no limit was asked for */
 } bppsa_flops_request;
 
 /* Returns the defaults: no pruning (method class-uniform), seed 0, guaranteed patterns, batch 1, up-levels by auto, f32. The
@@ -59,6 +61,7 @@ typedef struct {
   bppsa_cnn_elements elements; /* the same over live sets: in a chain they are the operators' own */
   bppsa_flops_operator *operators;
   bppsa_cnn_layer_work *layers; /* every layer by itself, the head too: size count + 1 */
+  bppsa_cnn_shrunk *shrunk;     /* what is left of it without useless channels, likewise */
   bppsa_scan_plan *plan;        /* the plan that is asked for; it uses `elements` or, with values, the last sample's */
   bppsa_scan_plan *automatic;   /* the plan that auto would choose over `elements` */
   int64_t automatic_flops;      /* FLOPs on its critical path, by the patterns that are counted */

@@ -166,6 +166,8 @@ static bool put_mask(json_t *object, const bppsa_flops *net) {
 bool bppsa_flops_put_weights(json_t *object, const bppsa_flops *net) {
   const bppsa_flops_request *r = &net->request;
   bool ok = bppsa_json_put_text(object, "method", bppsa_prune_method_name(r->method));
+  char structure[BPPSA_STRUCTURE_TEXT];
+  ok = ok && bppsa_json_put_text(object, "structure", bppsa_prune_structure_text(r->structure, structure));
   ok = ok && bppsa_json_put_text(object, "weights", weights_name(net));
   ok = ok && bppsa_json_put_integer(object, "seed", (int64_t)r->seed);
   ok = ok && bppsa_json_put_real(object, "prune", r->prune);
@@ -300,9 +302,12 @@ static void add_held(const bppsa_flops *net, bppsa_text *text) {
 
 void bppsa_flops_add_weights(const bppsa_flops *net, bppsa_text *text) {
   const bppsa_flops_request *r = &net->request;
-  bppsa_text_add(text, "weights: %s%s%s, %.4g %% pruned%s%s", weights_name(net), r->mask != NULL ? ", mask: " : "",
+  const bool structured = r->prune > 0 && r->structure.kind != BPPSA_STRUCTURE_ELEMENT;
+  char structure[BPPSA_STRUCTURE_TEXT];
+  bppsa_text_add(text, "weights: %s%s%s, %.4g %% pruned%s%s%s%s", weights_name(net), r->mask != NULL ? ", mask: " : "",
                  r->mask != NULL ? r->mask : "", 100 * pruned_share(net), r->prune > 0 ? ", " : "",
-                 r->prune > 0 ? bppsa_prune_method_name(r->method) : "");
+                 r->prune > 0 ? bppsa_prune_method_name(r->method) : "", structured ? ", structure " : "",
+                 structured ? bppsa_prune_structure_text(r->structure, structure) : "");
 }
 
 static void add_title(const bppsa_flops *net, bppsa_text *text) {

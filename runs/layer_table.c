@@ -11,29 +11,68 @@
 
 /* ---- counting ---- */
 
-/* Counts layer i by a mask of the network's own, if that has one of the layer. */
-static bppsa_status count_by_file(bppsa_flops *net, int64_t i) {
+/* The masks of all layers, from the request's or from the network's own. */
+typedef struct {
+  const uint8_t **masks; /* NULL: the layer keeps all */
+  uint8_t **owned;       /* those that were made here */
+} mask_list;
+
+static void free_masks(mask_list *list, int64_t count) {
+  for (int64_t i = 0; list->owned != NULL && i < count; ++i) {
+    bppsa_free(list->owned[i]);
+  }
+  bppsa_free((void *)list->masks);
+  bppsa_free((void *)list->owned);
+}
+
+static bppsa_status take_masks(const bppsa_flops *net, bool by_file, mask_list *list) {
+  const bppsa_network *network = &net->network;
+  list->masks = bppsa_calloc(net->count + 1, sizeof *list->masks);
+  list->owned = bppsa_calloc(net->count + 1, sizeof *list->owned);
+  if (list->masks == NULL || list->owned == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i <= net->count; ++i) {
+    if (by_file) {
+      BPPSA_TRY(bppsa_cnn_mask_bytes(&network->layers.layers[i], network->mask_count, network->masks, &list->owned[i]));
+    }
+    list->masks[i] = by_file ? list->owned[i] : bppsa_flops_mask(net, i);
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status count_layers(bppsa_flops *net, const mask_list *list) {
   const bppsa_cnn_network *layers = &net->network.layers;
-  uint8_t *mask = NULL;
-  BPPSA_TRY(bppsa_cnn_mask_bytes(&layers->layers[i], net->network.mask_count, net->network.masks, &mask));
-  const bppsa_status status = bppsa_cnn_count_layer(layers, i, mask, net->request.input_grad, &net->layers[i]);
-  bppsa_free(mask);
-  net->pruned = net->pruned || (status == BPPSA_OK && net->layers[i].kept < net->layers[i].weights);
-  return status;
+  net->shrunk = bppsa_calloc(net->count + 1, sizeof *net->shrunk);
+  if (net->shrunk == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i <= net->count; ++i) {
+    BPPSA_TRY(bppsa_cnn_count_layer(layers, i, list->masks[i], net->request.input_grad, &net->layers[i]));
+    net->pruned = net->pruned || net->layers[i].kept < net->layers[i].weights;
+  }
+  BPPSA_TRY(bppsa_cnn_shrink(layers, list->masks, net->shrunk));
+  for (int64_t i = 0; i <= net->count; ++i) {
+    for (int pass = 0; pass < BPPSA_CNN_PASSES; ++pass) {
+      double *flops = net->layers[i].flops[pass];
+      flops[BPPSA_CNN_SHRUNK] = round(flops[BPPSA_CNN_DENSE] * net->shrunk[i].share);
+    }
+  }
+  return BPPSA_OK;
 }
 
 bppsa_status bppsa_layer_table_count(bppsa_flops *net) {
   const bppsa_cnn_network *layers = &net->network.layers;
   const bool by_file = net->masks.count == 0 && net->network.mask_count > 0;
+  mask_list list = {.masks = NULL};
   net->layers = bppsa_calloc(net->count + 1, sizeof *net->layers);
   bppsa_status status = net->layers == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
   if (by_file && status == BPPSA_OK) {
     status = bppsa_cnn_check_masks(layers, net->network.mask_count, net->network.masks);
   }
-  for (int64_t i = 0; status == BPPSA_OK && i <= net->count; ++i) {
-    status = by_file ? count_by_file(net, i)
-                     : bppsa_cnn_count_layer(layers, i, bppsa_flops_mask(net, i), net->request.input_grad, &net->layers[i]);
-  }
+  status = status == BPPSA_OK ? take_masks(net, by_file, &list) : status;
+  status = status == BPPSA_OK ? count_layers(net, &list) : status;
+  free_masks(&list, net->count + 1);
   return status == BPPSA_OK || net->layers == NULL
              ? status
              : bppsa_fail_prefix(status, "%s", by_file ? net->network.mask_path : net->request.network);
@@ -90,7 +129,7 @@ static int64_t sum_of(const bppsa_flops *net, int kind, bppsa_cnn_layer_work *su
 }
 
 static const char *const pass_names[BPPSA_CNN_PASSES] = {"forward", "to_input", "to_weights"};
-static const char *const count_names[BPPSA_CNN_COUNTS] = {"dense", "unpruned", "pruned"};
+static const char *const count_names[BPPSA_CNN_COUNTS] = {"dense", "unpruned", "pruned", "shrunk"};
 
 /* "64x112x112" */
 static const char *shape_text(const int64_t shape[3], char text[BPPSA_SHAPE_TEXT]) {
@@ -126,7 +165,10 @@ static bool put_work(json_t *object, const bppsa_cnn_layer_work *work, const dou
 
 static json_t *layer_json(const bppsa_flops *net, int64_t i) {
   const bppsa_cnn_layer *layer = &net->network.layers.layers[i];
-  const double macs[BPPSA_CNN_COUNTS] = {macs_of(&net->layers[i], 0), macs_of(&net->layers[i], 1), macs_of(&net->layers[i], 2)};
+  double macs[BPPSA_CNN_COUNTS];
+  for (int k = 0; k < BPPSA_CNN_COUNTS; ++k) {
+    macs[k] = macs_of(&net->layers[i], k);
+  }
   json_t *object = json_object(), *inputs = json_array();
   bool ok = object != NULL && inputs != NULL;
   for (int64_t k = 0; ok && k < bppsa_cnn_input_count(&net->network.layers, i); ++k) {
@@ -138,6 +180,8 @@ static json_t *layer_json(const bppsa_flops *net, int64_t i) {
   ok = bppsa_json_put(object, "inputs", bppsa_json_finish(inputs, ok)) && ok;
   ok = ok && bppsa_json_put_shape(object, "input_shape", 3, layer->op.in);
   ok = ok && bppsa_json_put_shape(object, "output_shape", 3, layer->out) && put_work(object, &net->layers[i], macs);
+  ok = ok && bppsa_json_put_integer(object, "channels_in_left", net->shrunk[i].in);
+  ok = ok && bppsa_json_put_integer(object, "channels_out_left", net->shrunk[i].out);
   return bppsa_json_finish(object, ok);
 }
 
@@ -177,13 +221,13 @@ json_t *bppsa_layer_table_json(const bppsa_flops *net) {
 /* ---- CSV ---- */
 
 void bppsa_layer_table_csv(const bppsa_flops *net, bppsa_text *text) {
-  enum { CELLS = 4 + BPPSA_CNN_COUNTS * (1 + BPPSA_CNN_PASSES) };
+  enum { CELLS = 6 + BPPSA_CNN_COUNTS * (1 + BPPSA_CNN_PASSES) };
   bppsa_text_add(text, "layer,operator,class,inputs,input_shape,output_shape,parameters,weights,kept,density");
   for (int at = -BPPSA_CNN_COUNTS; at < BPPSA_CNN_PASSES * BPPSA_CNN_COUNTS; ++at) {
     const int k = (at + BPPSA_CNN_COUNTS) % BPPSA_CNN_COUNTS;
     bppsa_text_add(text, ",%s_%s", at < 0 ? "macs" : pass_names[at / BPPSA_CNN_COUNTS], count_names[k]);
   }
-  bppsa_text_add(text, "\n");
+  bppsa_text_add(text, ",channels_in_left,channels_out_left\n");
   for (int64_t i = 0; i <= net->count; ++i) {
     const bppsa_cnn_layer *layer = &net->network.layers.layers[i];
     const bppsa_cnn_layer_work *work = &net->layers[i];
@@ -199,6 +243,8 @@ void bppsa_layer_table_csv(const bppsa_flops *net, bppsa_text *text) {
       cells[4 + k] = macs_of(work, k);
     }
     memcpy(cells + 4 + BPPSA_CNN_COUNTS, work->flops, sizeof work->flops);
+    cells[CELLS - 2] = (double)net->shrunk[i].in;
+    cells[CELLS - 1] = (double)net->shrunk[i].out;
     bppsa_text_add_cells(text, CELLS, cells);
     bppsa_text_add(text, "\n");
   }
@@ -283,7 +329,9 @@ void bppsa_layer_table_text(const bppsa_flops *net, bppsa_text *text) {
                  bppsa_text_si(macs[BPPSA_CNN_DENSE], "", words[0], BPPSA_SI_TEXT),
                  bppsa_text_si(macs[BPPSA_CNN_UNPRUNED], "", words[1], BPPSA_SI_TEXT));
   if (net->pruned) {
-    bppsa_text_add(text, ", pruned %s", bppsa_text_si(macs[BPPSA_CNN_PRUNED], "", words[2], BPPSA_SI_TEXT));
+    bppsa_text_add(text, ", pruned %s, dense without useless channels %s",
+                   bppsa_text_si(macs[BPPSA_CNN_PRUNED], "", words[2], BPPSA_SI_TEXT),
+                   bppsa_text_si(macs[BPPSA_CNN_SHRUNK], "", words[3], BPPSA_SI_TEXT));
   }
   bppsa_text_add(text, "\n  dense: all weights, with the padding, as dense kernels and PyTorch count; %s\n",
                  net->pruned ? "pruned: the weights that are kept, without the padding" : "unpadded: without the padding");

@@ -151,7 +151,8 @@ static bppsa_status make_holder(session *s) {
   bppsa_named_view *tensors = holder_tensors(s);
   const bppsa_status status =
       tensors == NULL ? BPPSA_ERR_MEMORY
-                      : bppsa_masks_make(s->bench->asked->prune_method, fraction, s->holder->parameter_count, tensors, &s->masks);
+                      : bppsa_masks_make(s->bench->asked->prune_method, (bppsa_prune_structure){.kind = BPPSA_STRUCTURE_ELEMENT},
+                                         fraction, s->holder->parameter_count, tensors, &s->masks);
   bppsa_free(tensors);
   return status;
 }

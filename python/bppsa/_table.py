@@ -16,7 +16,8 @@ from ._arrays import as_array
 from ._graph import network
 from ._native import RequestError
 
-_TEXTS = ("name", "operator", "class", "inputs", "input_shape", "output_shape")  # columns that are no numbers
+# Columns that are not added up.
+_TEXTS = ("name", "operator", "class", "inputs", "input_shape", "output_shape", "channels_in_left", "channels_out_left")
 _PASSES = (("forward", "forward"), ("to_input", "to the input"), ("to_weights", "to the weights"))
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
@@ -54,6 +55,8 @@ class Flops:
                           torch.utils.flop_counter counts
              *_unpruned   all weights, without the padding
              *_pruned     the weights that are kept, without the padding
+             *_shrunk     dense, without the channels that pruning leaves without use; "channels_in_left" and
+                          "channels_out_left" say how many a layer keeps
     classes  the sums over the layers of each class
     total    the sums over all rows
     scan     the document of `bppsa flops` with the scan's "steps" and "totals"; None unless up_levels was given

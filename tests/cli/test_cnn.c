@@ -231,6 +231,20 @@ static void test_prune(void **state) {
   assert_fails(2, "--method: 'random'", "prune --weights w.safetensors --fraction 0.5 --method random --out m.safetensors");
   assert_fails(2, "absent.safetensors", "prune --weights absent.safetensors --fraction 0.5 --out m.safetensors");
   assert_fails(2, "two different files", "prune --weights w.safetensors --fraction 0.5 --out w.safetensors");
+  document = run_json("prune --weights w.safetensors --structure channel --fraction 0.5 --out m.safetensors --json");
+  assert_int_equal(get_integer(document, "empty_channels"), 3 + 8 + 60 + 42 + 5);
+  assert_string_equal(get_text(document, "structure"), "channel");
+  json_decref(document);
+  document = run_json("prune --weights w.safetensors --structure 2:4 --out m.safetensors --json");
+  assert_true(get_real(document, "fraction") == 0.5);
+  json_decref(document);
+  assert_runs("prune --weights w.safetensors --structure block:4x5 --method class-blind --fraction 0.8 --out m.safetensors");
+  assert_fails(2, "--structure: 'row', expected element, channel, block:RxC or N:M",
+               "prune --weights w.safetensors --fraction 0.5 --structure row --out m.safetensors");
+  assert_fails(2, "--fraction: 0.9 beside --structure 2:4, which prunes 0.5, expected none",
+               "prune --weights w.safetensors --fraction 0.9 --structure 2:4 --out m.safetensors");
+  assert_fails(2, "--fraction: option missing in 'prune', expected a fraction from 0 to 1",
+               "prune --weights w.safetensors --out m.safetensors");
   float numbers[4] = {1, 2, NAN, 4};
   bppsa_named_view tensor = {"a.weight", bppsa_view_make(numbers, BPPSA_F32, 2, (int64_t[]){2, 2})};
   assert_int_equal(bppsa_safetensors_save("n.safetensors", 1, &tensor, 0, NULL), BPPSA_OK);

@@ -51,6 +51,37 @@ static void check_line(const char *line) {
   json_decref(document);
 }
 
+/* Without channels that pruning empties LeNet-5 is a smaller network, whose dense FLOPs these are. */
+static void test_shrunk(void **state) {
+  (void)state;
+  json_t *document = run_json("flops lenet5 --prune 0.5 --structure channel --up-levels none --json");
+  const json_t *layers = part(document, "per_layer");
+  static const int64_t left[][2] = {{3, 3},  {3, 3},   {3, 3},   {3, 8},   {8, 8},  {8, 8},
+                                    {8, 60}, {60, 60}, {60, 42}, {42, 42}, {42, 10}};
+  static const struct {
+    int layer;
+    double macs;
+  } counts[] = {{0, 3.0 * 3 * 25 * 784}, {3, 3.0 * 8 * 25 * 100}, {6, 8.0 * 25 * 60}, {8, 60.0 * 42}, {10, 42.0 * 10}};
+  assert_int_equal(json_array_size(layers), 11);
+  for (size_t i = 0; i < 11; ++i) {
+    assert_int_equal(get_integer(json_array_get(layers, i), "channels_in_left"), left[i][0]);
+    assert_int_equal(get_integer(json_array_get(layers, i), "channels_out_left"), left[i][1]);
+  }
+  for (size_t i = 0; i < sizeof counts / sizeof counts[0]; ++i) {
+    assert_true((double)get_integer(json_array_get(layers, (size_t)counts[i].layer), "macs_shrunk") == counts[i].macs);
+  }
+  assert_string_equal(get_text(document, "structure"), "channel");
+  json_decref(document);
+  assert_fails(2, "--prune: 0.9 beside --structure 2:4, which prunes 0.5, expected none",
+               "flops lenet5 --prune 0.9 --structure 2:4");
+  assert_fails(2, "--structure: given without --prune, expected a fraction that is pruned", "flops lenet5 --structure channel");
+  run_result table = run("flops lenet5 --structure 2:4 --up-levels none");
+  assert_int_equal(table.code, 0);
+  assert_non_null(strstr(table.out, "structure 2:4"));
+  assert_non_null(strstr(table.out, "dense without useless channels"));
+  release(&table);
+}
+
 static void test_beside_scan(void **state) {
   (void)state;
   static const char *const lines[] = {"lenet5",
@@ -124,7 +155,7 @@ static void test_files(void **state) {
     for (; line < end; ++line) {
       commas += *line == ',';
     }
-    assert_int_equal(commas, 21);
+    assert_int_equal(commas, 27);
     line = end + 1;
   }
   assert_int_equal(count_of(svg, "class=\"layer\""), 21);
@@ -178,7 +209,8 @@ static void test_refusals(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_beside_scan), cmocka_unit_test(test_sums),
-                                     cmocka_unit_test(test_files), cmocka_unit_test(test_masks), cmocka_unit_test(test_refusals)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_beside_scan), cmocka_unit_test(test_shrunk),
+                                     cmocka_unit_test(test_sums),        cmocka_unit_test(test_files),
+                                     cmocka_unit_test(test_masks),       cmocka_unit_test(test_refusals)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

@@ -111,6 +111,120 @@ static void test_methods(void **state) {
   free_weights(&w);
 }
 
+/* ---- structures ---- */
+
+/* The unit of weight i of [rows][width]: a channel, or a block of `high` rows by `wide` columns. */
+static int64_t unit_of(int64_t i, int64_t width, int64_t high, int64_t wide) {
+  return i / width / high * ((width + wide - 1) / wide) + i % width / wide;
+}
+
+/* Whole units stay or go; those that go have the least root mean square, and their number is the fraction of all. */
+static void check_units(const bppsa_named_view *weight, const uint8_t *mask, int64_t high, int64_t wide, double fraction) {
+  enum { UNITS = 64 };
+  double squares[UNITS] = {0}, least = INFINITY, most = 0;
+  int64_t counts[UNITS] = {0}, kept[UNITS] = {0}, units = 0, gone = 0;
+  const int64_t count = bppsa_view_count(&weight->view), width = count / weight->view.shape[0];
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t unit = unit_of(i, width, high, wide);
+    assert_in_range(unit, 0, UNITS - 1);
+    squares[unit] += pow(bppsa_view_get(&weight->view, i), 2);
+    ++counts[unit];
+    kept[unit] += mask[i];
+    units = unit >= units ? unit + 1 : units;
+  }
+  for (int64_t u = 0; u < units; ++u) {
+    const double magnitude = sqrt(squares[u] / (double)counts[u]);
+    assert_true(kept[u] == 0 || kept[u] == counts[u]);
+    gone += kept[u] == 0;
+    least = kept[u] > 0 && magnitude < least ? magnitude : least;
+    most = kept[u] == 0 && magnitude > most ? magnitude : most;
+  }
+  assert_true(most <= least);
+  assert_int_equal(gone, llround(fraction * (double)units));
+}
+
+static void test_structures(void **state) {
+  (void)state;
+  static const double fractions[] = {0, 0.3, 0.5, 1};
+  double *values = uniform(77, 210, 1);
+  uint8_t bytes[210], *masks[1] = {bytes};
+  const bppsa_named_view weight = {"w", bppsa_view_make(values, BPPSA_F64, 3, (const int64_t[]){7, 5, 6})};
+  bppsa_prune_structure structure;
+  for (size_t f = 0; f < sizeof fractions / sizeof fractions[0]; ++f) {
+    assert_int_equal(bppsa_prune_structure_parse("channel", &structure), BPPSA_OK);
+    assert_int_equal(bppsa_prune_structured(BPPSA_PRUNE_CLASS_UNIFORM, structure, fractions[f], 1, &weight, masks, NULL),
+                     BPPSA_OK);
+    check_units(&weight, bytes, 1, 30, fractions[f]);
+    assert_int_equal(bppsa_prune_structure_parse("block:2x4", &structure), BPPSA_OK);
+    assert_int_equal(bppsa_prune_structured(BPPSA_PRUNE_CLASS_BLIND, structure, fractions[f], 1, &weight, masks, NULL), BPPSA_OK);
+    check_units(&weight, bytes, 2, 4, fractions[f]);
+  }
+  assert_int_equal(bppsa_prune_structure_parse("2:4", &structure), BPPSA_OK);
+  values[6] = -values[0]; /* of equal weights the last stays */
+  values[12] = values[18] = 0;
+  assert_int_equal(bppsa_prune_structured(BPPSA_PRUNE_CLASS_UNIFORM, structure, 0, 1, &weight, masks, NULL), BPPSA_OK);
+  for (int64_t line = 0; line < 7 * 6; ++line) { /* five channels at one tap: four and a remainder */
+    const int64_t at = line / 6 * 30 + line % 6;
+    int64_t kept = 0;
+    for (int64_t c = 0; c < 4; ++c) {
+      kept += bytes[at + 6 * c];
+      for (int64_t other = 0; other < 4; ++other) {
+        assert_true(!(bytes[at + 6 * c] == 0 && bytes[at + 6 * other] != 0) ||
+                    fabs(values[at + 6 * c]) <= fabs(values[at + 6 * other]));
+      }
+    }
+    assert_true(kept == 2 && bytes[at + 24] == 1);
+  }
+  structure.size[0] = 1;
+  assert_int_equal(bppsa_prune_structured(BPPSA_PRUNE_CLASS_UNIFORM, structure, 0, 1, &weight, masks, NULL), BPPSA_OK);
+  assert_true(bytes[0] == 0 && bytes[6] == 1);
+  bppsa_free(values);
+}
+
+static void test_structure_texts(void **state) {
+  (void)state;
+  static const char *const good[] = {"element", "channel", "block:1x16", "block:32x4", "2:4", "4:4", "1:2147483647"};
+  static const char *const bad[] = {"",
+                                    "Channel",
+                                    "channels",
+                                    "block",
+                                    "block:",
+                                    "block:4",
+                                    "block:4x",
+                                    "block:x4",
+                                    "block:0x4",
+                                    "block:4x4x",
+                                    "4:2",
+                                    "0:4",
+                                    "2:",
+                                    ":4",
+                                    "2:4 ",
+                                    "-1:4",
+                                    "block:4:4",
+                                    "2x4",
+                                    "2147483648:2147483649",
+                                    "1:99999999999999999999"};
+  bppsa_prune_structure structure = {BPPSA_STRUCTURES, {9, 9}};
+  char text[BPPSA_STRUCTURE_TEXT];
+  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; ++i) {
+    if (bppsa_prune_structure_parse(bad[i], &structure) != BPPSA_ERR_ARGUMENT) {
+      fail_msg("'%s' is taken", bad[i]);
+    }
+    assert_message("expected element, channel, block:RxC or N:M, N at most M");
+    assert_int_equal(structure.kind, BPPSA_STRUCTURES);
+  }
+  for (size_t i = 0; i < sizeof good / sizeof good[0]; ++i) {
+    assert_int_equal(bppsa_prune_structure_parse(good[i], &structure), BPPSA_OK);
+    assert_string_equal(bppsa_prune_structure_text(structure, text), good[i]);
+  }
+}
+
+static bppsa_status prune_channels(void *argument) {
+  weights *w = argument;
+  return bppsa_prune_structured(BPPSA_PRUNE_CLASS_BLIND, (bppsa_prune_structure){.kind = BPPSA_STRUCTURE_CHANNEL}, 0.5, TENSORS,
+                                w->views, w->masks, NULL);
+}
+
 static bppsa_status prune_once(void *argument) {
   weights *w = argument;
   return bppsa_prune(BPPSA_PRUNE_CLASS_BLIND, 0.5, TENSORS, w->views, w->masks, NULL);
@@ -120,7 +234,16 @@ static void test_errors(void **state) {
   (void)state;
   weights w;
   make_weights(&w);
-  assert_int_equal(walk_allocations(prune_once, &w), 2);
+  assert_int_equal(walk_allocations(prune_once, &w), 3);
+  assert_int_equal(walk_allocations(prune_channels, &w), 4 + TENSORS);
+  const bppsa_prune_structure none = {BPPSA_STRUCTURES, {1, 1}}, blocks = {BPPSA_STRUCTURE_BLOCK, {0, 1}},
+                              many = {BPPSA_STRUCTURE_N_OF_M, {3, 2}};
+  for (int i = 0; i < 3; ++i) {
+    const bppsa_prune_structure wrong = i == 0 ? none : i == 1 ? blocks : many;
+    assert_int_equal(bppsa_prune_structured(BPPSA_PRUNE_CLASS_BLIND, wrong, 0.5, TENSORS, w.views, w.masks, NULL),
+                     BPPSA_ERR_ARGUMENT);
+    assert_message("expected sizes of 1 or more, N at most M");
+  }
   assert_int_equal(bppsa_prune(BPPSA_PRUNE_CLASS_BLIND, 1.5, TENSORS, w.views, w.masks, NULL), BPPSA_ERR_ARGUMENT);
   assert_int_equal(bppsa_prune(BPPSA_PRUNE_CLASS_BLIND, NAN, TENSORS, w.views, w.masks, NULL), BPPSA_ERR_ARGUMENT);
   assert_int_equal(bppsa_prune(BPPSA_PRUNE_METHODS, 0.5, TENSORS, w.views, w.masks, NULL), BPPSA_ERR_ARGUMENT);
@@ -237,6 +360,7 @@ static void test_masked_models(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_methods), cmocka_unit_test(test_errors),
+                                     cmocka_unit_test(test_structures), cmocka_unit_test(test_structure_texts),
                                      cmocka_unit_test(test_masked_models)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

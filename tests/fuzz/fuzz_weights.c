@@ -18,9 +18,10 @@
 static void prune(const bppsa_safetensors *file, int method) {
   bppsa_weight_list list = {.count = 0};
   bppsa_masks masks = {0};
+  const bppsa_prune_structure structure = {(bppsa_structure_kind)(method % BPPSA_STRUCTURES), {2, 3}};
   const bppsa_status status = bppsa_weight_list_make("w", file, BPPSA_LIST_VALUES, &list);
-  if (status == BPPSA_OK &&
-      bppsa_masks_make((bppsa_prune_method)(method % BPPSA_PRUNE_METHODS), 0.5, list.count, list.tensors, &masks) == BPPSA_OK) {
+  if (status == BPPSA_OK && bppsa_masks_make((bppsa_prune_method)(method % BPPSA_PRUNE_METHODS), structure, 0.5, list.count,
+                                             list.tensors, &masks) == BPPSA_OK) {
     bppsa_text text = {0};
     json_decref(bppsa_masks_json(&masks));
     bppsa_masks_text(&masks, &text);

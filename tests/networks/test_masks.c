@@ -2,6 +2,8 @@
 #include "networks/masks.h"
 #include "tests/core/helpers.h"
 
+static const bppsa_prune_structure elements = {.kind = BPPSA_STRUCTURE_ELEMENT};
+
 static void test_masks(void **state) {
   (void)state;
   float conv[8] = {1, 2, 3, 4, 5, 6, 7, 8}, other[8] = {0};
@@ -11,7 +13,7 @@ static void test_masks(void **state) {
                                       {"norm.weight", bppsa_view_make(other, BPPSA_F32, 1, (const int64_t[]){8})}};
   bppsa_masks masks;
   bppsa_text text = {0};
-  assert_int_equal(bppsa_masks_make(BPPSA_PRUNE_CLASS_UNIFORM, 0.5, 4, tensors, &masks), BPPSA_OK);
+  assert_int_equal(bppsa_masks_make(BPPSA_PRUNE_CLASS_UNIFORM, elements, 0.5, 4, tensors, &masks), BPPSA_OK);
   assert_int_equal(masks.count, 1);
   assert_memory_equal(masks.bytes[0], ((const uint8_t[]){0, 0, 0, 0, 1, 1, 1, 1}), 8);
   bppsa_masks_text(&masks, &text);
@@ -35,7 +37,7 @@ static void test_refusals(void **state) {
   float bias[2] = {1, 2};
   const bppsa_named_view tensor = {"a.bias", bppsa_view_make(bias, BPPSA_F32, 1, (const int64_t[]){2})};
   bppsa_masks masks = {.count = -1};
-  assert_int_equal(bppsa_masks_make(BPPSA_PRUNE_CLASS_BLIND, 0.5, 1, &tensor, &masks), BPPSA_ERR_FORMAT);
+  assert_int_equal(bppsa_masks_make(BPPSA_PRUNE_CLASS_BLIND, elements, 0.5, 1, &tensor, &masks), BPPSA_ERR_FORMAT);
   assert_message("no tensor NAME.weight with two extents or more, expected one to prune");
   assert_int_equal(masks.count, -1);
 }
