@@ -70,8 +70,9 @@ class Examples(unittest.TestCase):
             return done.stdout, os.listdir(folder)
 
     def test_every_example_is_here(self):
-        self.assertEqual(sorted(os.listdir(EXAMPLES)), ["audio_gru.py", "fisher_vector.py", "gradient_penalty.py", "gru_sessions.py",
-                                                        "pruned_flops.py", "purejaxrl.py", "recurrent_ppo.py", "state_space.py"])
+        here = ["audio_gru.py", "fisher_vector.py", "gradient_penalty.py", "gru_sessions.py", "pruned_flops.py", "purejaxrl.py",
+                "recurrent_ppo.py", "state_space.py"]
+        self.assertEqual(sorted(os.listdir(EXAMPLES)), here)
 
     def test_the_first_one_of_the_page_is_short(self):
         """tests/docs runs it."""
