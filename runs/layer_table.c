@@ -81,7 +81,7 @@ bppsa_status bppsa_layer_table_count(bppsa_flops *net) {
 /* ---- classes of layers ---- */
 
 enum { WEIGHTS, NORMS, OTHER_NORMS, POOLS, ACTIVATIONS, JOINS, MOVES, CLASSES };
-static const char *const class_names[CLASSES] = {"matmul", "batch_norm", "norm", "pool", "activation", "join", "move"};
+static const char *const class_names[CLASSES] = {"matmul", "batch_norm", "sample_norm", "pool", "activation", "join", "move"};
 static const char *const class_words[CLASSES] = {"convolutions, linear", "batch norms",         "layer and group norms", "pools",
                                                  "activations",          "additions, products", "nothing computed"};
 

@@ -47,7 +47,7 @@ class Flops:
     """A table of FLOPs for one sample, with a row a layer. A FLOP is a multiplication or an addition, and a multiply-add (MAC) has
     two; counts by the rules of docs/flops.md.
 
-    rows     dicts: "name", "operator", "class" ("matmul": convolutions and linear operators; "batch_norm", "norm", "pool",
+    rows     dicts: "name", "operator", "class" ("matmul": convolutions and linear operators; "batch_norm", "sample_norm", "pool",
              "activation", "join", "move"), "inputs", "input_shape" and "output_shape" (C, H, W), "parameters", "weight_count",
              "kept", "density",
              "macs_*", "forward_*", "to_input_*" and "to_weights_*" (the gradients of the layer's input and of its weights), each

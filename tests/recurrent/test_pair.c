@@ -316,7 +316,7 @@ static void test_parallel_forward(void **state) {
   bppsa_device_destroy(device);
 }
 
-/* AUTO takes a parallel forward pass for a long sequence, on a GPU as on a processor. */
+/* AUTO takes a parallel forward pass for a long sequence on a GPU, and on a processor where the layer has at least 64 units. */
 static void test_parallel_plans(void **state) {
   (void)state;
   bppsa_forward_shape shape = {.seq_len = 30000,
@@ -334,6 +334,9 @@ static void test_parallel_plans(void **state) {
   assert_int_equal(bppsa_forward_plan_make(&m, &shape, &plan), BPPSA_OK);
   assert_true(plan.speculative);
   shape.device = BPPSA_CPU;
+  assert_int_equal(bppsa_forward_plan_make(&m, &shape, &plan), BPPSA_OK);
+  assert_false(plan.speculative);
+  shape.hidden = 64;
   assert_int_equal(bppsa_forward_plan_make(&m, &shape, &plan), BPPSA_OK);
   assert_true(plan.speculative);
 }
