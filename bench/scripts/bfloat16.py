@@ -11,14 +11,19 @@ largest entry.
 """
 import argparse
 import statistics
+import sys
 
 import program
 import results_file
 
-import torch
+try:
+    import torch
 
-import bppsa
-import bppsa.torch
+    import bppsa
+    import bppsa.torch
+except ImportError as missing:
+    sys.stderr.write("bfloat16.py: error: %s, expected PyTorch and PYTHONPATH=build/cpu/python\n" % missing)
+    sys.exit(2)
 
 STEPS, BATCH, HIDDEN, LAST = 60, 32, 64, 50
 
