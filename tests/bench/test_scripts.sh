@@ -25,7 +25,7 @@ for script in "$1"/*.py; do
   found=$((found + 1))
   case $name in
   program.py) continue ;; # what the others share
-  python_layers.py | wide_layers.py) # say what they need where PyTorch is missing
+  bfloat16.py | python_around.py | python_layers.py | wide_layers.py) # say what they need where PyTorch is missing
     python3 -c 'import torch, bppsa.torch' 2>/dev/null || {
       expect 2 "^$name: error: .*expected PyTorch" "$script" --help
       continue
