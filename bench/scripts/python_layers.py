@@ -10,10 +10,8 @@ which rows are noisy. On a GPU, where torch.nn is cuDNN without TF32, a pass end
 where a test fails.
 """
 import argparse
-import ctypes
 import os
 import re
-import statistics
 import subprocess
 import sys
 import time
@@ -108,74 +106,6 @@ def function_pass(library, layer, x, seed):
     return run
 
 
-def around(cell, hidden, options):
-    """Where the time around the library's passes goes, in microseconds of a forward and a backward pass: the library's two
-    functions are taken by one that returns at once, so that nothing else is left. "whole" is bppsa.torch's; its parts are
-    timed alone."""
-    empty = _native._library.bppsa_python_left_behind  # 0, as the status of a pass
-    functions = {name: getattr(_native, name) for name in ("_layer_forward", "_layer_backward")}
-    for name in functions:
-        setattr(_native, name, ctypes.cast(empty, type(functions[name])))
-        getattr(_native, name).restype, getattr(_native, name).argtypes = ctypes.c_int, functions[name].argtypes
-    try:
-        layer = getattr(bppsa.torch, cell)(1, hidden).to(options.device)
-        x, seed = (torch.randn(options.seq_len, options.batch, size).to(options.device) for size in (1, hidden))
-        library, pool = Library(cell, layer, x, seed, options.threads), layer._pool
-        whole = module_pass(layer, x, seed)
-        whole()
-        held, (key, native) = pool.weights[0], pool.layers._returned[-1]
-        weights = library.kept[2:]
-        lasts = 2 if cell == "LSTM" else 1
-
-        def tape():
-            return x.new_empty(native.tape) if x.is_cuda else bppsa._pool.Tape(pool.tapes, native.tape, x.dtype).tensor()
-
-        def allocate():
-            return (x.new_empty(seed.shape), [x.new_empty(1, x.shape[1], hidden) for _ in range(lasts)],
-                    [torch.empty_like(weight) for weight in weights])
-
-        def lease():
-            for _ in range(2):
-                bppsa.torch._call(0, x, lambda: pool.run(key, lambda _: None))
-
-        def addresses():
-            for _ in range(2):
-                [bppsa.torch._address(each) for each in (*weights, x, x, seed, None, *weights[:lasts])]
-
-        def check():
-            layer._check_input(x, x.shape, x.shape[0])
-            held.serve(x, hidden, layer._parameters)
-            return torch.is_grad_enabled(), torch.get_num_threads(), bppsa.torch._place(x)
-
-        class Guarded(torch.nn.Module):  # what torch.nn.Module and bppsa.torch do before a layer is asked
-            forward = bppsa.torch.opaque(lambda _: "nothing")(lambda *_: None)
-
-        guarded = Guarded()
-        parts = {"whole": whole, "function": function_pass(library, layer, x, seed), "ctypes": library.run, "outputs": allocate,
-                 "tape": tape, "lease": lease, "addresses": addresses, "checks": check, "guards": lambda: guarded(x)}
-        times = time_parts(parts, options.seconds)
-    finally:
-        for name, function in functions.items():
-            setattr(_native, name, function)
-    times["autograd"] = times.pop("function") - times["ctypes"]  # of an empty function: Python's part of it, its engine, zero_grad
-    times["rest"] = times["whole"] - sum(times[name] for name in times if name != "whole")
-    print("%s, H = %3d: around empty passes, us: %s" % (cell, hidden, ", ".join("%s %.1f" % each for each in times.items())))
-    return {"cell": cell, "seq_len": options.seq_len, "batch": options.batch, "hidden": hidden,
-            "microseconds": {name: round(each, 2) for name, each in times.items()}}
-
-
-def time_parts(parts, seconds):
-    """The median of each, in microseconds; they take turns."""
-    times, end = {name: [] for name in parts}, time.perf_counter() + seconds
-    while time.perf_counter() < end or len(times["whole"]) < 5:
-        for name, run in parts.items():
-            for _ in range(20):
-                begin = time.perf_counter()
-                run()
-                times[name].append(time.perf_counter() - begin)
-    return {name: 1e6 * statistics.median(each) for name, each in times.items()}
-
-
 def wall_clock():
     """Seconds, when the GPU has done what it was given."""
     if torch.cuda.is_initialized():
@@ -232,8 +162,6 @@ def main():
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="of the passes that are timed [cpu]")
     parser.add_argument("--no-tests", action="store_true", help="leave the tests out")
     parser.add_argument("--no-times", action="store_true", help="leave the times out")
-    parser.add_argument("--around", action="store_true",
-                        help="where the time around the library's passes goes: passes return at once; nothing else is run")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
@@ -241,13 +169,11 @@ def main():
                 "bppsa": bppsa.__version__, "commit": program.commit(),
                 "threads": options.threads, "date": program.now(),
                 "device": torch.cuda.get_device_name() if options.device == "cuda" else "cpu"}
-    if options.around:
-        document["around"] = [around(cell, 20, options) for cell in ("RNN", "GRU", "LSTM")]
-    if not options.no_tests and not options.around:
+    if not options.no_tests:
         document["tests"] = run_tests(options.configurations, options.calls)
         print("PyTorch %s: %d configurations, worst residual %.2f" % (torch.__version__, options.configurations,
                                                                       document["tests"]["worst_residual"]))
-    if not options.no_times and not options.around:
+    if not options.no_times:
         document["clock"] = "cpu" if options.cpu_time else "wall"
         document["rows"] = [measure(cell, hidden, options) for cell in ("RNN", "GRU", "LSTM") for hidden in (20, 128)]
     results_file.write(options.out, document)

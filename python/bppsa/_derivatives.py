@@ -9,6 +9,7 @@ too, and gives the tape's arrays none.
 """
 from __future__ import annotations
 
+import inspect
 from typing import Any, Sequence
 
 import torch
@@ -99,6 +100,8 @@ class _Pass(torch.autograd.Function):
         return _map(info.batch_size, in_dims[1:], call, arrays)
 
 
+# Every call asks for the signature of `forward`, which inspect would make anew each time.
+_Pass.forward.__signature__ = inspect.signature(_Pass.forward)  # type: ignore[attr-defined]
 _KEPT = (*TAPE, "d_h", "d_c")  # results that are read again
 
 

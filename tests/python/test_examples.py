@@ -81,20 +81,21 @@ class Examples(unittest.TestCase):
         self.assertEqual(len(example.splitlines()), 10, example)
 
     @unittest.skipUnless(has("torch"), "PyTorch is missing (package python3-torch)")
-    def test_where_time_goes(self):
-        """bench/scripts/python_layers.py takes the time around passes apart, and its parts make up the whole."""
-        script = os.path.join(EXAMPLES, "..", "..", "bench", "scripts", "python_layers.py")
+    def test_time_around(self):
+        """bench/scripts/python_around.py measures what a layer takes beside an empty operator."""
+        script = os.path.join(EXAMPLES, "..", "..", "bench", "scripts", "python_around.py")
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "around.json")
-            subprocess.run([sys.executable, script, "--around", "--seq-len", "5", "--seconds", "0.01", "--out", path], check=True,
-                           stdout=subprocess.DEVNULL)
+            done = subprocess.run([sys.executable, script, "--rounds", "5", "--out", path], check=False, capture_output=True, text=True)
+            if "expected 2.5 or newer" in done.stderr:
+                self.skipTest("this PyTorch is older than 2.5")
+            self.assertEqual(done.returncode, 0, done.stderr)
             with open(path, encoding="utf-8") as file:
                 rows = json.load(file)["around"]
         self.assertEqual([row["cell"] for row in rows], ["RNN", "GRU", "LSTM"])
         for row in rows:
-            times = row["microseconds"]
-            self.assertAlmostEqual(sum(times.values()), 2 * times["whole"], delta=0.2)
-            self.assertTrue(all(each > 0 for name, each in times.items() if name not in ("rest", "autograd")), times)
+            self.assertGreater(row["empty"], 0)
+            self.assertAlmostEqual(row["empty"] + row["beyond"], row["microseconds"], delta=0.02)
 
     def test_pruned_flops(self):
         out, files = self.run_example("pruned_flops.py")
