@@ -23,11 +23,13 @@ try:
 
     import bppsa
     import bppsa.torch
-    from bppsa import _native, _passes
+    from bppsa import _native
     from bppsa._tensors import MODERN
 except ImportError as missing:
     sys.stderr.write("python_around.py: error: %s, expected PyTorch and PYTHONPATH=build/cpu/python\n" % missing)
     sys.exit(2)
+if MODERN:
+    from bppsa import _passes
 
 STEPS, BATCH, INPUTS, HIDDEN = 1000, 16, 1, 20
 SIGNATURE = "(Tensor[] arrays, str arguments, str results, str layer) -> Tensor[]"

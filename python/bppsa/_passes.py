@@ -252,7 +252,10 @@ def _compute(call: Call, named: Named, sizes: Sizes) -> list[Tensor]:
             if name in _NUMBER and not (forward and name == "y")}
     if forward and "h" in to:  # the states are kept, and the caller may change the outputs
         made["y"] = x.new_empty(sizes.of("y"))
-    sequential = _tensors.call(_flops(call, sizes), x, lambda: _run(call, named, made, _key(call, named, sizes)))
+    flops = _flops(call, sizes)
+    if flops > _tensors.LONG:  # such a pass goes on behind Ctrl-C: aliases keep the memory, whatever `x.data = ..` does meanwhile
+        named = {name: array.detach() for name, array in named.items()}
+    sequential = _tensors.call(flops, x, lambda: _run(call, named, made, _key(call, named, sizes)))
     lengths = named.get("lengths")
     for name in to:
         to[name] = made[name] if name in made else \
