@@ -121,7 +121,8 @@ __device__ __forceinline__ void forward_singly(const layer_arrays<real> &c, int 
                                                forward_lane<real, K, HP, AHEAD, ONE> *l, const reads &also = reads(),
                                                uint32_t anew = 0) {
   const real given = l->coming[0][0];
-  real behind[l->ROOM][l->GIVEN] = {}; /* of the next round */
+  using lane_state = forward_lane<real, K, HP, AHEAD, ONE>;
+  real behind[lane_state::ROOM][lane_state::GIVEN] = {}; /* of the next round */
   BPPSA_UNROLL
   for (int i = 0; i < l->ROOM; ++i) {
     if (AHEAD + (ONE ? lane % AHEAD : i) < left) {
