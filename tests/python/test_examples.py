@@ -86,7 +86,8 @@ class Examples(unittest.TestCase):
         script = os.path.join(EXAMPLES, "..", "..", "bench", "scripts", "python_around.py")
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "around.json")
-            done = subprocess.run([sys.executable, script, "--rounds", "5", "--out", path], check=False, capture_output=True, text=True)
+            done = subprocess.run([sys.executable, script, "--rounds", "5", "--out", path], check=False, capture_output=True,
+                                  text=True)
             if "expected 2.5 or newer" in done.stderr:
                 self.skipTest("this PyTorch is older than 2.5")
             self.assertEqual(done.returncode, 0, done.stderr)

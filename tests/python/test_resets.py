@@ -244,8 +244,8 @@ class Resets(unittest.TestCase):
         self.assertEqual(list(torch.autograd.grad(output.sum() + cells.sum(), x)[0].shape), [5, 0, 3])
 
     def test_all_cells(self):
-        """Shapes with the batch first and of a single sequence; what follows them has gradients, of a gradient with stateless passes
-        alone."""
+        """Shapes with the batch first and of a single sequence; what follows them has gradients, and a gradient has them with
+        stateless passes alone."""
         layer = bppsa.torch.LSTM(3, 4, batch_first=True)
         x = torch.randn(2, 6, 3, requires_grad=True)
         output, (h, c), cells = layer(x, return_cells=True)
