@@ -115,7 +115,10 @@ template <typename real> __global__ void bppsa_transition_join(transition_joins<
   }
   __syncthreads();
   const int known = transition_join_cut(left, right, first, rows, all, out, e, norms);
-  const scan_range range = scan_range_of(left, count, er);
+  scan_range range = {0, true};
+  if (known < rows) { /* otherwise an exponent of the right operand may be a mark */
+    range = scan_range_of(left, count, er);
+  }
   for (int row = known; row < rows; ++row) {
     const int32_t exponent = scan_join_factors(left, first + row, range, count, er, x + row * room);
     if (threadIdx.x == 0) {
