@@ -227,7 +227,7 @@ void bppsa_cnn_graph_backward(const cnn *n, int64_t t) {
 
 /* ---- scans ---- */
 
-/* The entries of input k of a mul: for each of its values those of all positions that read it. */
+/* The Jacobian's entries for input k of a mul. A value that the mul repeats has one entry for each position that reads it. */
 static void fill_product(const cnn *n, int64_t i, int64_t k, int64_t stride, int64_t at) {
   const cnn_layer *layer = &n->layers[i];
   const int64_t *in = bppsa_cnn_input_shape(&n->network, i, k), *out = layer->about->out;

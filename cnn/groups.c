@@ -29,7 +29,7 @@ bppsa_cnn_groups bppsa_cnn_groups_of(const bppsa_cnn_layer *layer) {
   return g;
 }
 
-/* Are the shape's extents those of the last axes, where extents of 1 are left out? */
+/* Does the layer's shape end the input's shape? Extents of 1 do not count on either side. */
 static bool is_ending(const bppsa_cnn_layer *layer) {
   int64_t k = layer->extents - 1;
   for (int axis = 2; axis >= 0; --axis) {

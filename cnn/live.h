@@ -59,7 +59,7 @@ typedef struct {
 
 /* Makes the live sets; the patterns are still NULL. Errors of bppsa_cnn_live_create. */
 bppsa_status bppsa_cnn_elements_create(const bppsa_cnn_network *network, bool input, bppsa_cnn_elements *elements);
-/* Sets the pattern of J_tᵀ, t >= 1. own: that of the operator, borrowed; NULL where the layer is no operator. A
+/* Sets the pattern of J_tᵀ, t >= 1. own: the operator's pattern, borrowed; NULL where the layer is no operator. A
  * pattern known by its structure alone stays so. Values of J_tᵀ are in the order of own's. ERR_MEMORY. */
 bppsa_status bppsa_cnn_elements_set(const bppsa_cnn_network *network, int64_t t, const bppsa_csr *own,
                                     bppsa_cnn_elements *elements);

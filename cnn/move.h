@@ -16,8 +16,8 @@ typedef struct {
 void bppsa_cnn_move(bppsa_move_how how, bppsa_dtype dtype, int32_t threads, int64_t batch, int64_t count,
                     bppsa_cnn_part_view from, bppsa_cnn_part_view to);
 
-/* The same for the positions of an image of this shape, which lie at strides of their own along each axis on both sides. Where
- * those of `to` are 0, what goes to the same place is added up in double; how is BPPSA_MOVE_ADD then. */
+/* The same for the positions of an image of this shape, which lie at strides of their own along each axis on both sides. Where a
+ * stride of `to` is 0, several values go to one place: they are added up in double, and `how` must be BPPSA_MOVE_ADD. */
 void bppsa_cnn_move_strided(bppsa_move_how how, bppsa_dtype dtype, int32_t threads, int64_t batch, const int64_t shape[3],
                             bppsa_cnn_part_view from, const int64_t from_strides[3], bppsa_cnn_part_view to,
                             const int64_t to_strides[3]);

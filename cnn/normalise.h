@@ -18,8 +18,8 @@ typedef struct {
 
 /* The layer's output: the sums, or y. */
 void bppsa_normalise_forward(const bppsa_normalise_call *call, void *y);
-/* What the gradient dy of the layer's output adds to those of its inputs: dx of x and, of the second half, dsums; either may be
- * NULL. They are written, not added to. */
+/* Writes the gradients that follow from dy, the gradient of the layer's output: dx, that of x, and in the second half dsums, that
+ * of the sums. Either may be NULL. */
 void bppsa_normalise_backward(const bppsa_normalise_call *call, const void *dy, void *dx, void *dsums);
 /* The gradients of weight and bias, [size of a group] of a layer norm, [C] of a group norm. */
 void bppsa_normalise_weights(const bppsa_normalise_call *call, const void *dy, void *dw, void *db);

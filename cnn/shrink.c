@@ -11,7 +11,7 @@ typedef struct {
   const uint8_t *const *masks;
   int64_t *first;        /* of tensor 0 (the network's input) .. count, and the number of all: size count + 2 */
   int64_t *tied;         /* a channel that each is tied to, and so on to one that stands for all of them */
-  uint8_t *stays;        /* of those that stand for others */
+  uint8_t *stays;        /* does a channel that stands for others stay? */
   uint8_t *given, *read; /* likewise, while they are determined */
 } shrinking;
 

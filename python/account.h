@@ -14,9 +14,9 @@ void bppsa_python_account_add_forward(bppsa_python_account *account, const bppsa
                                       const bppsa_forward_stats *pass);
 void bppsa_python_account_add_backward(bppsa_python_account *account, const bppsa_backward_plan *plan,
                                        const bppsa_backward_stats *pass);
-/* The sums of bppsa_forward_stats: speculated, passes, path, possible, work, rounds, mended, gap, reseeded, tails; or those of
- * bppsa_backward_stats: the same up to gap, then given_up, perturbation. Returns the plan of the latest pass in words, which lives
- * as long as the account; NULL if there was none: numbers are then untouched. */
+/* The sums of bppsa_forward_stats: speculated, passes, path, possible, work, rounds, mended, gap, reseeded, tails; or the sums of
+ * bppsa_backward_stats: the same up to gap, then given_up, perturbation. Returns the plan of the latest pass in words, which
+ * lives as long as the account; NULL if there was none: numbers are then untouched. */
 enum { BPPSA_PYTHON_NUMBERS = 10 };
 const char *bppsa_python_account_read(const bppsa_python_account *account, int backward, double numbers[BPPSA_PYTHON_NUMBERS]);
 

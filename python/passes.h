@@ -52,8 +52,8 @@ enum {
   BPPSA_PYTHON_KINDS
 };
 
-/* What a pass is given besides arrays. Row 0 of h, in bytes. far_resets: the resets are in a GPU's memory. The records are those of
- * the tape and the gradients (recurrent/layer.h); NULL: none. */
+/* What a pass is given besides arrays. row: the size of row 0 of h, in bytes. far_resets: the resets are in a GPU's memory. The
+ * records belong to the tape and to the gradients (recurrent/layer.h); NULL: none. */
 typedef struct {
   int64_t row;
   bool far_resets;

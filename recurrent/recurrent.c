@@ -292,7 +292,7 @@ static bppsa_status seed_layers(recurrent_network *n, const bppsa_view *seed) {
   return n->backend->seed_layers(n, seed->data);
 }
 
-/* Are the states of all steps there? */
+/* ERR_UNSUPPORTED: the network does not keep the states of all steps. */
 static bppsa_status check_all_states(const recurrent_network *n, const char *what) {
   return n->config.recompute == 0
              ? BPPSA_OK

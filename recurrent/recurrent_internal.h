@@ -660,7 +660,7 @@ recurrent_network *bppsa_recurrent_network_of(const bppsa_model *model);
 
 extern const bppsa_model_ops bppsa_recurrent_ops;
 bool bppsa_recurrent_find_nonfinite(bppsa_model *model, bppsa_nonfinite *where);
-/* Finds the first state of layer l that is not finite, among those that the layers' arrays hold. */
+/* Finds the first state of layer l that is not finite, among the states that the layers' arrays hold. */
 bool bppsa_recurrent_find_state(const recurrent_network *n, int64_t l, bppsa_nonfinite *where);
 void bppsa_recurrent_destroy(bppsa_model *model);
 

@@ -44,7 +44,7 @@ static void add_curvature(const recurrent_network *n, const tangent_arrays *a, c
   }
 }
 
-/* The products of both directions, in the place of those of direction d. */
+/* The products of the two directions with each other. They overwrite the products of direction d. */
 static void cross_products(const recurrent_network *n, const tangent_arrays *a, const void *of_d, const void *of_e) {
   const tangent_direction *d = &a->d, *e = &a->e;
   const int64_t rows = bppsa_ragged_rows(n), input = n->config.input, hidden = n->config.hidden;

@@ -14,7 +14,7 @@
 /* The masks of all layers, from the request's or from the network's own. */
 typedef struct {
   const uint8_t **masks; /* NULL: the layer keeps all */
-  uint8_t **owned;       /* those that were made here */
+  uint8_t **owned;       /* the masks that were made here */
 } mask_list;
 
 static void free_masks(mask_list *list, int64_t count) {

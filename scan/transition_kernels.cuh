@@ -76,9 +76,9 @@ __global__ void bppsa_transition_mark(const uint8_t *cuts, int64_t n, int64_t ba
   }
 }
 
-/* The rows of a join that are known because an operand is cut: 0, and where the right one is cut its affine row. Writes those of
- * rows first .. first + rows - 1, of `all` rows, with exponents and norms, and returns how many these are. All threads take part;
- * ends with a barrier. */
+/* Where an operand is cut, rows of a join are known: they are 0, and where the right operand is cut, its affine row is the
+ * result's. Writes the known rows among first .. first + rows - 1, of `all` rows, with exponents and norms, and returns their
+ * number. All threads take part; ends with a barrier. */
 template <typename real>
 __device__ int transition_join_cut(const scan_held<real> &left, const scan_held<real> &right, int64_t first, int rows,
                                    int64_t all, real *out, int32_t *e, real *norms) {

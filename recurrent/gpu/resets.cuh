@@ -50,7 +50,7 @@ struct layer_resets {
   }
   /* The same backward: bit i says whether step end - 1 - i resets sample b. end: more than -32. */
   __device__ __forceinline__ uint32_t back(int64_t b, int64_t end) const {
-    const int64_t word = (end + 31) / 32 - 1; /* that of the last of these steps, if there is one */
+    const int64_t word = (end + 31) / 32 - 1; /* the word of the last of these steps, if there is one */
     const uint32_t *at = words + b * row + (word > 0 ? word : 0);
     return __brev(bits_of(word > 0 ? at[-1] : 0, end > 0 ? at[0] : 0, (int)((end + 31) % 32 + 1)));
   }
@@ -61,9 +61,9 @@ struct layer_resets {
   }
 };
 
-enum { RESET_STEPS = 32 }; /* that next() of the following gives the resets of */
+enum { RESET_STEPS = 32 }; /* a call of resets_ahead::next() gives the resets of so many steps */
 
-/* Goes forward through the resets of sample b: each call of next() returns those of the next 32 steps, as layer_resets::from. A
+/* Goes forward through the resets of sample b: each call of next() returns the next 32 steps' resets, as layer_resets::from. A
  * word is read 32 steps before its bits are needed. */
 struct resets_ahead {
   const uint32_t *at, *last;

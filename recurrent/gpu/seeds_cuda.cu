@@ -1,5 +1,5 @@
-/* The head of a recurrent network on a GPU, and the gradients with which a layer's backward pass begins: those of its outputs,
- * which come from the head, the caller or the layer above. */
+/* The head of a recurrent network on a GPU, and the gradients of a layer's outputs, with which its backward pass begins: they come
+ * from the head, the caller or the layer above. */
 #include "recurrent/gpu/layers.cuh"
 
 namespace {

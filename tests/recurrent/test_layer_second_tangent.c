@@ -12,7 +12,7 @@ static void move(const tangent_problem *p, tangent_set *point, const tangent_set
   }
 }
 
-/* What is not there cannot move. */
+/* An array that the point lacks has no direction either. */
 static void match(const tangent_problem *p, const tangent_set *point, tangent_set *direction) {
   for (int i = 0; i < TANGENT_INPUTS; ++i) {
     if (point->a[i].data == NULL) {
