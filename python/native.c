@@ -13,6 +13,7 @@
 #include "core/base/alloc.h"
 #include "core/compute/blas.h"
 #include "core/compute/memory.h"
+#include "core/measure/peak.h"
 #include "networks/network_kinds.h"
 #include "python/account.h"
 #include "recurrent/recurrent.h"
@@ -78,6 +79,13 @@ int64_t bppsa_python_allocated(void) {
 
 static bppsa_status open_device(int64_t threads, int32_t gpu, void *stream, bppsa_device **device) {
   return gpu == -1 ? bppsa_device_create("cpu", threads, device) : bppsa_device_on_stream(gpu, stream, threads, device);
+}
+
+double bppsa_python_burst(int f64) {
+  bppsa_device *device = NULL;
+  const double rate = open_device(1, -1, NULL, &device) == BPPSA_OK ? bppsa_peak_burst(device, f64 ? BPPSA_F64 : BPPSA_F32) : 0;
+  bppsa_device_destroy(device);
+  return rate;
 }
 
 /* ---- scans ---- */

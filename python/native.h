@@ -36,6 +36,9 @@ void bppsa_python_free(void *text);
 int32_t bppsa_python_left_behind(void);
 /* Blocks that the library holds; for tests that look for leaks. */
 int64_t bppsa_python_allocated(void);
+/* FLOP/s of multiply-adds on one thread during the next millisecond (bppsa_peak_burst), with which scripts compare the passes that
+ * they time before and after it. 0: there was no memory. */
+double bppsa_python_burst(int f64);
 
 typedef struct bppsa_python_scan bppsa_python_scan;
 

@@ -216,27 +216,52 @@ void bppsa_layers_finish(const recurrent_network *n, int64_t l) {
   memcpy(b_hh->data, b_ih->data, (size_t)(shared_bias(n) * layers_size_of(n)));
 }
 
-/* Returns the memory of one window of sequential BP, which goes from the last window to the first. Only arrays that are read later
- * are kept: deltas if a layer below or the input's gradient needs them, gradients of the states if some are injected; otherwise
- * all windows use the same memory. g_0 always has the same place. seed: g behind the window. */
+/* Writes dL/dh_t in front of each of the window's steps to the rows of g there; in front of the first step of all it is 0. */
+static void put_seeds(const recurrent_network *n, int64_t first, int64_t steps) {
+  const int64_t hidden = n->config.hidden, size = bppsa_recurrent_state_size(n), batch = n->batch;
+  for (int64_t t = 0; t < steps; ++t) {
+    const void *from = first + t > 0 ? bppsa_recurrent_offset(n, n->seed, (first + t - 1) * batch * hidden) : NULL;
+    void *to = bppsa_recurrent_offset(n, n->g, t * batch * size);
+    if (size == hidden) {
+      layers_put_row(n, from, batch * hidden, to);
+      continue;
+    }
+    for (int64_t b = 0; b < batch; ++b) {
+      layers_put_row(n, bppsa_recurrent_offset(n, from, b * hidden), hidden, bppsa_recurrent_offset(n, to, b * size));
+      layers_put_row(n, NULL, size - hidden, bppsa_recurrent_offset(n, to, b * size + hidden));
+    }
+  }
+}
+
+/* Computes one window of sequential BP, which goes from the last window to the first, and returns its memory. Only arrays that are
+ * read later are kept: deltas if a layer below or the input's gradient needs them, gradients of the states if some are injected.
+ * Otherwise, and in a network that goes by windows, all windows use the same memory. g_0 always has the same place. seed: g behind
+ * the window. */
 static layers_window bp_window(const recurrent_network *n, int64_t l, int64_t first, int64_t steps, const void *seed) {
   const int64_t state = n->batch * bppsa_recurrent_state_size(n), deltas = n->batch * n->cell->gates * n->config.hidden;
-  const bool injected = bppsa_recurrent_injected(n, l);
+  const bool injected = bppsa_recurrent_injected(n, l), inputs = bppsa_recurrent_level(n, l) > 0 || n->config.input_gradients;
   layers_window w = bppsa_layers_whole(n);
   w.first = first;
   w.row = first * n->batch;
   w.steps = steps;
   w.input = first > 0 || bppsa_layers_want_first(n);
-  if (bppsa_recurrent_level(n, l) > 0 || n->config.input_gradients) {
+  if (inputs && !n->by_windows) {
     w.pre = bppsa_recurrent_offset(n, n->pre, first * deltas);
     w.delta_h = n->cell->split ? n->delta_h : w.pre;
   }
-  if (injected) {
+  if (injected && !n->by_windows) {
     w.g = bppsa_recurrent_offset(n, n->g, first * state);
   } else {
     memmove(bppsa_recurrent_offset(n, n->g, steps * state), seed, (size_t)(state * layers_size_of(n)));
   }
+  if (n->by_windows) {
+    put_seeds(n, first, steps);
+  }
   bppsa_layers_sweep(n, n->cell->backward, l, &w, injected);
+  if (n->by_windows && n->dx != NULL) {
+    bppsa_layers_input_gradient_of(n, l, steps * n->batch, w.pre,
+                                   bppsa_recurrent_offset(n, n->dx, first * n->batch * n->layers[l].input));
+  }
   return w;
 }
 
@@ -323,6 +348,9 @@ static void bp_layer(const recurrent_network *n, int64_t l) {
   const layer_products p = products_of(n, l);
   const bppsa_linear_cut cut = bppsa_linear_cut_rows(&p.from_h); /* from_x has the same cut */
   bppsa_layers_prepare_back(n, l);
+  if (n->by_windows && n->dx != NULL) {
+    bppsa_layers_prepare_input_gradient(n, l);
+  }
   (n->threads == 1 && p.from_h.run < cut.length ? bp_runs : bp_parts)(n, l, cut);
 }
 
@@ -414,7 +442,7 @@ bppsa_status bppsa_layers_give_inputs(recurrent_network *n, int64_t l) {
     memcpy(bppsa_recurrent_offset(n, n->dh0, l * n->batch * size + bppsa_ragged_sample(n, b) * size),
            bppsa_recurrent_offset(n, n->g, b * size), (size_t)(size * layers_size_of(n)));
   }
-  if (n->dx == NULL || bppsa_recurrent_level(n, l) > 0) {
+  if (n->dx == NULL || bppsa_recurrent_level(n, l) > 0 || n->by_windows) {
     return BPPSA_OK;
   }
   void *dx = n->ragged.active ? n->ragged.packed : n->dx;

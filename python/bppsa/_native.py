@@ -47,6 +47,7 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "command": (_Int, [_Int, ctypes.POINTER(_Text), ctypes.POINTER(_Int), _Pointers, _Pointers]),
     "free": (None, [_Pointer]),
     "allocated": (ctypes.c_int64, []),
+    "burst": (ctypes.c_double, [_Int]),
     "left_behind": (ctypes.c_int32, []),
     "scan_create": (_Int, [_Text, _Int, _Int, _Sizes, _Int, ctypes.c_int64, ctypes.c_int32, _Pointer, _Pointers]),
     "scan_run": (_Int, [_Pointer, _Pointer, _Pointer, _Pointer]),
@@ -86,6 +87,7 @@ def _function(name: str) -> Callable[..., Any]:
 
 version: Callable[[], bytes] = _function("version")
 allocated: Callable[[], int] = _function("allocated")
+burst: Callable[[bool], float] = _function("burst")
 left_behind: Callable[[], int] = _function("left_behind")
 _error, _load, _command, _free = _function("error"), _function("load"), _function("command"), _function("free")
 _scan_create, _scan_run, _scan_destroy = _function("scan_create"), _function("scan_run"), _function("scan_destroy")

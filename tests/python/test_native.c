@@ -578,6 +578,20 @@ static void test_accounts(void **state) {
   bppsa_free(account);
 }
 
+/* A rate of a processor, in both types; without memory it is 0. */
+static void test_burst(void **state) {
+  (void)state;
+  const double least = 1e8, most = 1e13;
+  for (int f64 = 0; f64 < 2; ++f64) {
+    const double rate = bppsa_python_burst(f64);
+    assert_true(least < rate && rate < most);
+  }
+  bppsa_alloc_fail_at(1);
+  const double none = bppsa_python_burst(0);
+  bppsa_alloc_fail_at(0);
+  assert_true(none == 0);
+}
+
 static void test_reaches(void **state) {
   (void)state;
   const double rows[] = {0, 1, 0, -0.0, 2, 0}, nan[] = {NAN, 0};
@@ -609,10 +623,11 @@ static void test_memory(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_gradients),   cmocka_unit_test(test_as_the_processor), cmocka_unit_test(test_scans),
-      cmocka_unit_test(test_wrong_tapes), cmocka_unit_test(test_wrong_devices),    cmocka_unit_test(test_memory),
-      cmocka_unit_test(test_accounts),    cmocka_unit_test(test_reaches),          cmocka_unit_test(test_wrong_spans)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients),     cmocka_unit_test(test_as_the_processor),
+                                     cmocka_unit_test(test_scans),         cmocka_unit_test(test_wrong_tapes),
+                                     cmocka_unit_test(test_wrong_devices), cmocka_unit_test(test_memory),
+                                     cmocka_unit_test(test_accounts),      cmocka_unit_test(test_reaches),
+                                     cmocka_unit_test(test_burst),         cmocka_unit_test(test_wrong_spans)};
   device = test_device(1);
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   bppsa_device_destroy(device);
