@@ -1,6 +1,7 @@
 /* Commands on an ONNX model: its weights are --weights, and everything is as of the same network in a file. */
 #include "tests/cli/cnn_files.h"
 #include "tests/cnn/onnx_model.h"
+#include "tests/support/folder.h"
 
 #define DIMS(...) ((const int64_t[]){__VA_ARGS__})
 #define TEXT                                                                                                                     \
@@ -63,9 +64,11 @@ static void test_others(void **state) {
   json_decref(a);
   json_decref(b);
   assert_runs("plan net.onnx --mask m.safetensors");
-  assert_runs("train net.onnx --mask m.safetensors --data npy:x.npy,y.npy --batch 2 --epochs 1 --checkpoint c --save-weights "
-              "a.safetensors");
-  assert_runs("train net.json --weights w.safetensors --mask m.safetensors --data npy:x.npy,y.npy --batch 2 --epochs 1 "
+  remove_folder("onnx_run");
+  assert_runs("train net.onnx --mask m.safetensors --data npy:x.npy,y.npy --batch 2 --epochs 1 --checkpoint onnx_run");
+  assert_runs("train net.onnx --mask m.safetensors --data npy:x.npy,y.npy --batch 2 --epochs 2 --checkpoint onnx_run --resume "
+              "--save-weights a.safetensors");
+  assert_runs("train net.json --weights w.safetensors --mask m.safetensors --data npy:x.npy,y.npy --batch 2 --epochs 2 "
               "--save-weights b.safetensors");
   assert_true(file_difference("a.safetensors", "b.safetensors") == 0);
   assert_runs("eval net.onnx --weights a.safetensors --data npy:x.npy,y.npy");
