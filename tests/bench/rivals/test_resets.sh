@@ -38,7 +38,7 @@ for name in os.listdir(sys.argv[1]):
     assert len(rows) == 14 and document["segments"] >= document["batch"], rows
     for method, row in rows.items():
         if "skipped" in row:
-            assert method.startswith(("jax", "torchrl")), row
+            assert method.startswith(("bppsa_jax", "jax", "torchrl")), row
             assert row["skipped"].startswith(("JAX is not installed", "needs torchrl", "torchrl refuses")), row
         else:
             assert row["ok"] and 0 < row["residual"] < 30 and 0 < row["min_s"] <= row["median_s"] <= row["max_s"], row
