@@ -115,7 +115,7 @@ static bppsa_status parse_options(bppsa_cli *cli, const char *name, int argc, ch
 
 /* Parses the words after the first `used`, which name the command, and runs it. */
 static bppsa_status run_command(const bppsa_command *command, int used, int argc, char **argv, const bppsa_output *to,
-                                const atomic_int *told, bool *elsewhere) {
+                                const int *told, bool *elsewhere) {
   char name[BPPSA_COMMAND_NAME];
   bppsa_interrupt interrupt = {.told = told};
   bppsa_cli cli = {.command = command,
@@ -138,7 +138,7 @@ static bppsa_status run_command(const bppsa_command *command, int used, int argc
   return command->run(&cli);
 }
 
-static bppsa_status run(int argc, char **argv, const bppsa_output *to, const atomic_int *told, bool *elsewhere) {
+static bppsa_status run(int argc, char **argv, const bppsa_output *to, const int *told, bool *elsewhere) {
   if (is_left_out(argc, argv)) {
     return BPPSA_OK;
   }
@@ -183,7 +183,11 @@ static int exit_code(bppsa_status status) {
   return 1;
 }
 
-int bppsa_cli_run(int argc, char **argv, FILE *out, FILE *err, const atomic_int *told) {
+int bppsa_run(int argc, char **argv, FILE *out, FILE *err, const int *told) {
+  if (argc < 0 || (argc > 0 && argv == NULL) || out == NULL || err == NULL) {
+    (void)bppsa_fail(BPPSA_ERR_ARGUMENT, "bppsa_run: expected words and two streams, none of them NULL");
+    return 2;
+  }
   const bppsa_output to = {.out = out, .err = err};
   bool elsewhere = false;
   bppsa_status status = run(argc, argv, &to, told, &elsewhere);
@@ -200,5 +204,5 @@ int bppsa_cli_run(int argc, char **argv, FILE *out, FILE *err, const atomic_int 
 }
 
 int bppsa_cli_main(int argc, char **argv, FILE *out, FILE *err) {
-  return bppsa_cli_run(argc, argv, out, err, NULL);
+  return bppsa_run(argc, argv, out, err, NULL);
 }
