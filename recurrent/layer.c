@@ -419,7 +419,7 @@ bppsa_status bppsa_layer_make_scan(const bppsa_layer *layer, const bppsa_device 
 
 /* Does BP need no g of all steps? Samples without lengths have rows of g in the order of the seed's; gradients of c are added to
  * all of g, and scans and speculative passes read it. */
-static bool goes_by_windows(const layer_pass *pass, const bppsa_layer_seed *seed) {
+static bool takes_seed_by_windows(const layer_pass *pass, const bppsa_layer_seed *seed) {
   const recurrent_network *n = &pass->n;
   return n->gpu == NULL && pass->layer.scan == NULL && !n->back.plan.speculative && !n->ragged.active && seed->c == NULL;
 }
@@ -429,7 +429,7 @@ static bppsa_status seed_last(layer_pass *pass, const bppsa_layer_seed *seed) {
   recurrent_network *n = &pass->n;
   const int64_t last = (n->config.seq_len - 1) * n->batch * n->config.hidden;
   n->seed = seed->h;
-  n->seeds_states = n->by_windows = true;
+  n->seeds_states = n->seeds_windows = true;
   bppsa_layers_seed_last(n, bppsa_recurrent_offset(n, seed->h, last));
   BPPSA_TRY(add_ends(n, 0, seed->h_last));
   return add_ends(n, 1, seed->c_last);
@@ -439,7 +439,7 @@ static bppsa_status compute_gradients(layer_pass *pass, const bppsa_layer_seed *
   recurrent_network *n = &pass->n;
   const int64_t row = row_bytes(n), state = bppsa_recurrent_state_size(n) * size_of(n);
   n->dx = to->x;
-  BPPSA_TRY((goes_by_windows(pass, seed) ? seed_last : bppsa_layer_seed_pass)(pass, seed));
+  BPPSA_TRY((takes_seed_by_windows(pass, seed) ? seed_last : bppsa_layer_seed_pass)(pass, seed));
   if (to->record != NULL) {
     n->back.state = to->record->state;
   }

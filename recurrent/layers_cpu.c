@@ -317,7 +317,7 @@ void bppsa_layers_prepare_input_gradient(const recurrent_network *n, int64_t l) 
   }
 }
 
-void bppsa_layers_input_gradient_of(const recurrent_network *n, int64_t l, int64_t rows, const void *deltas, void *to) {
+void bppsa_layers_multiply_deltas(const recurrent_network *n, int64_t l, int64_t rows, const void *deltas, void *to) {
   const bppsa_linear project = layers_linear(n, rows, n->layers[l].input, n->cell->gates * n->config.hidden);
   if (layers_in_panels(n)) {
     multiply_input(n, rows, project.in, project.out, deltas, NULL, to);
@@ -328,7 +328,7 @@ void bppsa_layers_input_gradient_of(const recurrent_network *n, int64_t l, int64
 
 bppsa_status bppsa_layers_input_gradient(recurrent_network *n, int64_t l, void *rows) {
   bppsa_layers_prepare_input_gradient(n, l);
-  bppsa_layers_input_gradient_of(n, l, bppsa_ragged_rows(n), n->pre, rows);
+  bppsa_layers_multiply_deltas(n, l, bppsa_ragged_rows(n), n->pre, rows);
   return BPPSA_OK;
 }
 

@@ -239,9 +239,8 @@ typedef struct {
   void *output;       /* with a tape: where the next forward pass writes h_1 .. h_T as well, borrowed; NULL: nowhere */
   const void *seed;   /* of the latest backward pass, borrowed; NULL before it */
   bool seeds_states;  /* `seed` is the gradient of the top layer's states, not of the outputs */
-  /* BP of a single layer on a CPU takes dL/dh_t from `seed` and computes rows of dx window by window, so that g and the deltas of
-   * one window are all that it writes; `seed` NULL: 0 */
-  bool by_windows;
+  /* BP of a single layer on a CPU takes dL/dh_t from `seed` (NULL: 0) window by window, so that g has one window. */
+  bool seeds_windows;
   const void *of_cells;    /* the gradient of c in the next backward pass, borrowed; NULL: 0 */
   bool of_all_cells;       /* of c_1 .. c_T, not of the last ones */
   bool seeds_cells;        /* the latest backward pass had one */

@@ -3,10 +3,11 @@
 
     bench/scripts/shapes_table.py RECORD [--update PAGE ...] [--check PAGE ...]
 
-A row is a shape, with our time of a forward and a backward pass, the other libraries' medians over it, and what bounds it: the share
-of the core's peak, and where B is at most 8 the share of the rate at which W_hh can be read. --update writes the tables into pages,
-between the lines `<!-- shapes_table KIND -->` and `<!-- end -->`. KIND is all, f32 or f64, or slower: the rows in which another
-library is faster. --check exits 1 where a page's table is another one. Without both, all rows are printed.
+A row is a shape, with our time of a forward and a backward pass, the other libraries' medians over it, and what bounds it: the
+share of the core's peak, that of what a BLAS library's product had at the same moments, and where B is at most 8 that of the rate
+at which W_hh can be read. --update writes the tables into pages, between the lines `<!-- shapes_table KIND -->` and `<!-- end -->`.
+KIND is all, f32 or f64, or slower: the rows in which another library is faster. --check exits 1 where a page's table is another
+one. Without both, all rows are printed.
 """
 import argparse
 import json
@@ -14,7 +15,7 @@ import re
 import sys
 
 BLOCK = re.compile(r"(<!-- shapes_table (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
-HEADINGS = ["layers", "T", "B", "H", "I", "type", "time, ms", "PyTorch", "JAX", "of the peak", "of the reading rate"]
+HEADINGS = ["layers", "T", "B", "H", "I", "type", "time, ms", "PyTorch", "JAX", "of the peak", "of BLAS", "of the reading rate"]
 
 
 KINDS = {"all": lambda row: True,
@@ -26,9 +27,9 @@ KINDS = {"all": lambda row: True,
 def cells_of(row):
     name = row["cell"].upper() if row["layers"] == 1 else f"{row['layers']} × {row['cell'].upper()}"
     read = f"{100 * row['of_bandwidth']:.0f} %" if "of_bandwidth" in row else ""
-    peak = row.get("of_burst", row["of_peak"])  # of the same moments, where the record has it
     return [name, row["seq_len"], row["batch"], row["hidden"], row["input"], row["dtype"], f"{1e3 * row['bppsa_s']:.3g}",
-            f"{row['over_torch']:.2f}", f"{row['over_jax']:.2f}", f"{100 * peak:.0f} %", read]
+            f"{row['over_torch']:.2f}", f"{row['over_jax']:.2f}", f"{100 * row['of_peak']:.0f} %", f"{100 * row['of_blas']:.0f} %",
+            read]
 
 
 def table_of(rows, kind):
