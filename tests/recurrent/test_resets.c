@@ -122,15 +122,23 @@ static bppsa_recurrent_config draw_config(dice *d) {
   return c;
 }
 
-/* A random configuration beside the textbook; twice, since the second pass must not depend on the first. */
-static void check_random(uint64_t seed) {
+enum { MANY = 200 };
+
+/* A random configuration beside the textbook; twice, since the second pass must not depend on the first. many: of more samples than
+ * a word of a mask has, up to MANY. */
+static void check_random(uint64_t seed, bool many) {
   dice d = open_dice(seed);
   const cell_reference *cell = &cells[roll(&d, 0, CELLS - 1)];
-  const bppsa_recurrent_config c = draw_config(&d);
+  bppsa_recurrent_config c = draw_config(&d);
+  if (many) {
+    c.batch = roll(&d, 9, MANY);
+    c.seq_len = roll(&d, 4, 12);
+    c.hidden = roll(&d, 1, 5);
+  }
   const double rate = rates[roll(&d, 0, RATES - 1)];
-  run r = open_run(cell->cell, &c, roll(&d, 1, c.batch), roll(&d, 1, 3));
+  run r = open_run(cell->cell, &c, many ? c.batch : roll(&d, 1, c.batch), roll(&d, 1, 3));
   const int64_t batch = r.x.shape[1];
-  int64_t lengths[8];
+  int64_t lengths[MANY];
   for (int64_t b = 0; b < batch; ++b) {
     lengths[b] = roll(&d, 1, c.seq_len);
   }
@@ -159,7 +167,15 @@ static void test_random(void **state) {
   (void)state;
   const uint64_t count = at_full_length() ? 500 : 60;
   for (uint64_t seed = 1; seed <= count; ++seed) {
-    check_random(seed);
+    check_random(seed, false);
+  }
+}
+
+static void test_many_samples(void **state) {
+  (void)state;
+  const uint64_t count = at_full_length() ? 100 : 12;
+  for (uint64_t seed = 1; seed <= count; ++seed) {
+    check_random(seed, true);
   }
 }
 
@@ -670,6 +686,7 @@ int main(void) {
       cmocka_unit_test(test_bits),        cmocka_unit_test(test_nan),          cmocka_unit_test(test_start),
       cmocka_unit_test(test_speculation), cmocka_unit_test(test_mends_stop),   cmocka_unit_test(test_certificate),
       cmocka_unit_test(test_dropout),     cmocka_unit_test(test_own_cell),     cmocka_unit_test(test_sequences),
-      cmocka_unit_test(test_tape),        cmocka_unit_test(test_refused),      cmocka_unit_test(test_memory)};
+      cmocka_unit_test(test_tape),        cmocka_unit_test(test_refused),      cmocka_unit_test(test_memory),
+      cmocka_unit_test(test_many_samples)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
