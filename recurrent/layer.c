@@ -9,6 +9,7 @@
 #include "core/base/alloc.h"
 #include "core/compute/memory.h"
 #include "recurrent/layer_internal.h"
+#include "recurrent/layers_cpu.h"
 
 static int64_t size_of(const recurrent_network *n) {
   return (int64_t)bppsa_dtype_size(n->config.dtype);
@@ -416,11 +417,29 @@ bppsa_status bppsa_layer_make_scan(const bppsa_layer *layer, const bppsa_device 
   return layer->scans ? bppsa_scan_executor_create_in(pass->layer.plan, device, pass->scan, &pass->layer.scan) : BPPSA_OK;
 }
 
+/* Does BP need no g of all steps? Samples without lengths have rows of g in the order of the seed's; gradients of c are added to
+ * all of g, and scans and speculative passes read it. */
+static bool takes_seed_by_windows(const layer_pass *pass, const bppsa_layer_seed *seed) {
+  const recurrent_network *n = &pass->n;
+  return n->gpu == NULL && pass->layer.scan == NULL && !n->back.plan.speculative && !n->ragged.active && seed->c == NULL;
+}
+
+/* Writes the gradient of the last states alone to n->g. */
+static bppsa_status seed_last(layer_pass *pass, const bppsa_layer_seed *seed) {
+  recurrent_network *n = &pass->n;
+  const int64_t last = (n->config.seq_len - 1) * n->batch * n->config.hidden;
+  n->seed = seed->h;
+  n->seeds_states = n->seeds_windows = true;
+  bppsa_layers_seed_last(n, bppsa_recurrent_offset(n, seed->h, last));
+  BPPSA_TRY(add_ends(n, 0, seed->h_last));
+  return add_ends(n, 1, seed->c_last);
+}
+
 static bppsa_status compute_gradients(layer_pass *pass, const bppsa_layer_seed *seed, const bppsa_layer_gradients *to) {
   recurrent_network *n = &pass->n;
   const int64_t row = row_bytes(n), state = bppsa_recurrent_state_size(n) * size_of(n);
   n->dx = to->x;
-  BPPSA_TRY(bppsa_layer_seed_pass(pass, seed));
+  BPPSA_TRY((takes_seed_by_windows(pass, seed) ? seed_last : bppsa_layer_seed_pass)(pass, seed));
   if (to->record != NULL) {
     n->back.state = to->record->state;
   }

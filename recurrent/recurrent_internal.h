@@ -233,12 +233,14 @@ typedef struct {
    * and those of the latest forward pass, which its backward passes use. */
   int64_t next_step, drop_step;
   const int64_t *next_samples, *drop_samples;
-  recurrent_gpu *gpu;      /* NULL: the host. Otherwise arrays are in GPU memory, and those that a GPU does not use are NULL */
-  int64_t batch;           /* b of the latest forward pass */
-  const void *x;           /* of the latest forward pass, borrowed */
-  void *output;            /* with a tape: where the next forward pass writes h_1 .. h_T as well, borrowed; NULL: nowhere */
-  const void *seed;        /* of the latest backward pass, borrowed; NULL before it */
-  bool seeds_states;       /* `seed` is the gradient of the top layer's states, not of the outputs */
+  recurrent_gpu *gpu; /* NULL: the host. Otherwise arrays are in GPU memory, and those that a GPU does not use are NULL */
+  int64_t batch;      /* b of the latest forward pass */
+  const void *x;      /* of the latest forward pass, borrowed */
+  void *output;       /* with a tape: where the next forward pass writes h_1 .. h_T as well, borrowed; NULL: nowhere */
+  const void *seed;   /* of the latest backward pass, borrowed; NULL before it */
+  bool seeds_states;  /* `seed` is the gradient of the top layer's states, not of the outputs */
+  /* BP of a single layer on a CPU takes dL/dh_t from `seed` (NULL: 0) window by window, so that g has one window. */
+  bool seeds_windows;
   const void *of_cells;    /* the gradient of c in the next backward pass, borrowed; NULL: 0 */
   bool of_all_cells;       /* of c_1 .. c_T, not of the last ones */
   bool seeds_cells;        /* the latest backward pass had one */
