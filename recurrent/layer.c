@@ -216,6 +216,10 @@ bppsa_status bppsa_layer_check_pass(const bppsa_layer *layer, const bppsa_device
                         arrays[i].needed ? "is NULL, expected an array" : "is an array, expected NULL: the layer has none");
     }
   }
+  if (layer->kind == BPPSA_CPU && (in->far_lengths || in->far_resets)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s layer: %s in a GPU's memory, expected host memory: the pass is on a CPU",
+                      n->cell->name, in->far_lengths ? "lengths" : "resets");
+  }
   if (tape->record != NULL && layer->kind != BPPSA_CPU) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s layer: a record of a pass on a GPU, expected NULL", n->cell->name);
   }
@@ -236,7 +240,8 @@ static bppsa_status take_spans(recurrent_network *n, const bppsa_layer_inputs *i
   resets.device = in->far_resets ? BPPSA_CUDA : BPPSA_CPU;
   const bppsa_view *given = in->resets != NULL ? &resets : NULL;
   BPPSA_TRY(bppsa_resets_check(n, n->batch, given));
-  BPPSA_TRY(bppsa_ragged_take(n, n->batch, in->lengths));
+  BPPSA_TRY(in->far_lengths ? bppsa_ragged_take_far(n, in->lengths, in->short_lengths)
+                            : bppsa_ragged_take(n, n->batch, in->lengths));
   bppsa_resets_take(n, n->batch, given);
   return BPPSA_OK;
 }
@@ -385,12 +390,13 @@ static bppsa_status add_ends(const recurrent_network *n, int half, const void *r
     return BPPSA_OK;
   }
   const recurrent_rows all = {.from = rows,
-                              .to = bppsa_recurrent_offset(n, n->g, n->config.seq_len * n->batch * size + half * hidden),
+                              .to = bppsa_recurrent_offset(n, n->g, first),
                               .rows = n->batch,
                               .from_row = hidden,
                               .to_row = size,
                               .width = hidden,
-                              .added = true};
+                              .added = true,
+                              .last = true};
   return n->backend->move(n, &all);
 }
 

@@ -424,4 +424,5 @@ const recurrent_backend bppsa_recurrent_cpu = {.create = create,
                                                .drop = bppsa_recurrent_drop,
                                                .count = count,
                                                .look = look,
-                                               .tell = look};
+                                               .tell = look,
+                                               .tangents = &bppsa_tangents_cpu};

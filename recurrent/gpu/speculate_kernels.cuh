@@ -231,7 +231,8 @@ __device__ __forceinline__ walked<real> walk_chunk(const layer_arrays<real> &c, 
     next = place[steps * l->state];
     next_c = PAIR ? place_c[steps * l->state] : 0;
   }
-  forward_step<real, cell, HP, AHEAD, ONE, K>(c, lane, l->is_far, x, shared + HP, l); /* rounds begin with the other buffer */
+  real *in = shared + HP; /* rounds begin with the other buffer */
+  forward_step<real, cell, HP, AHEAD, ONE, K>(c, lane, l->is_far, x, in, in, l);
   bool stops = walk_look_at<real, cell>(c, s, true, left == 0, begin, place, place_c, stored, stored_c, *l, &since, &w);
   while (!stops && left > 0) {
     place += steps * l->state;
@@ -493,7 +494,7 @@ __global__ void __launch_bounds__(REST_THREADS, 1)
   const int lane = (int)threadIdx.x % WARP_LANES, of_block = (int)threadIdx.x / WARP_LANES;
   const int64_t each = blockDim.x / WARP_LANES, warps = cluster * each;
   const int64_t b = blockIdx.x / cluster, warp = blockIdx.x % cluster * each + of_block;
-  real *shared = launch_held(memory + of_block * 2 * HP);
+  real *shared = launch_held(memory + of_block * FORWARD_BUFFERS * HP);
   launch_wait();
   const bool idle = s.report->idle != 0; /* the last warp may change pause.left while others have not read it */
   int in = rounds > 0;                   /* where the latest ends and doubts are */
