@@ -404,7 +404,8 @@ def table(folder):
         except (OSError, ValueError, KeyError) as reason:
             sys.exit(f"resets.py: error: {path}: {reason!r}, expected a document of this script with bppsa and bppsa_no_resets")
         found.append(values[1:])
-        cells = [f"{1e3 * values[0]:.3g} ms", f"{values[1]:.2f}", *["" if each is None else f"{each:#.3g}".rstrip(".") for each in values[2:]]]
+        cells = [f"{1e3 * values[0]:.3g} ms", f"{values[1]:.2f}",
+                 *["" if each is None else f"{each:#.3g}".rstrip(".") for each in values[2:]]]
         who = f" ({point[5]})" if point[5] else ""
         print(f"| {point[0].upper()} {point[1]}, {point[2]}, {point[3]}{who} | {point[4]} % | {document['segments']} | "
               f"{' | '.join(cells)} |")
