@@ -375,22 +375,25 @@ def show(document):
 
 
 # What the table of docs/resets.md has of each point: a title, and the methods of whose medians the least counts, over ours.
-COLUMNS = [("JAX, best", ("jax_as_written", "jax_hoisted_1", "jax_hoisted_4")), ("JAX as written", ("jax_as_written",)),
+JAX = "jax_as_written", "jax_hoisted_1", "jax_hoisted_4"
+COLUMNS = [("JAX, best", JAX), ("JAX as written", ("jax_as_written",)),
            ("CleanRL's loop", ("cleanrl_loop",)), ("sb3-contrib's", ("sb3_loop",)), ("of cells", ("torch_cells",)),
            ("packed", ("torch_packed",)), ("torchrl, pad", ("torchrl_pad",)), ("torchrl, scan", ("torchrl_scan",))]
 
 
 def ratios(document):
-    """Our seconds with a mask, their ratio to those without one, and the ratios of COLUMNS; None where nothing was measured."""
+    """Our seconds with a mask, their ratio to those without one, JAX's best over bppsa.jax, and the ratios of COLUMNS; None where
+    nothing was measured."""
     times = {row["method"]: row["median_s"] for row in document["rows"] if "median_s" in row}
     ours = times["bppsa"]
     least = [min([times[name] for name in names if name in times], default=None) for _, names in COLUMNS]
-    return ours, ours / times["bppsa_no_resets"], *[each and each / ours for each in least]
+    in_jax = least[0] / times["bppsa_jax"] if least[0] and "bppsa_jax" in times else None
+    return ours, ours / times["bppsa_no_resets"], in_jax, *[each and each / ours for each in least]
 
 
 def table(folder):
     """The points of a folder's documents in Markdown, with medians of their ratios below."""
-    titles, found = ["bppsa", "with ÷ without", *[title for title, _ in COLUMNS]], []
+    titles, found = ["bppsa", "with ÷ without", "JAX, best ÷ bppsa.jax", *[title for title, _ in COLUMNS]], []
     print(f"| cell, B, I, H | resets | segments | {' | '.join(titles)} |\n{'|---' * (3 + len(titles))}|")
     for point in POINTS:
         path = os.path.join(folder, name_of(point) + ".json")
@@ -401,7 +404,8 @@ def table(folder):
         except (OSError, ValueError, KeyError) as reason:
             sys.exit(f"resets.py: error: {path}: {reason!r}, expected a document of this script with bppsa and bppsa_no_resets")
         found.append(values[1:])
-        cells = [f"{1e3 * values[0]:.3g} ms", f"{values[1]:.2f}", *["" if each is None else f"{each:#.3g}" for each in values[2:]]]
+        cells = [f"{1e3 * values[0]:.3g} ms", f"{values[1]:.2f}",
+                 *["" if each is None else f"{each:#.3g}".rstrip(".") for each in values[2:]]]
         who = f" ({point[5]})" if point[5] else ""
         print(f"| {point[0].upper()} {point[1]}, {point[2]}, {point[3]}{who} | {point[4]} % | {document['segments']} | "
               f"{' | '.join(cells)} |")
