@@ -127,11 +127,11 @@ struct bppsa_python_plan {
 };
 
 static bppsa_status make_plan(const bppsa_recurrent_config *config, const bppsa_cell *cell, int64_t threads, int32_t gpu,
-                              void *stream, bppsa_python_plan *plan) {
+                              bppsa_python_plan *plan) {
   bppsa_layer_sizes sizes;
   int64_t tangent, second, third;
   BPPSA_TRY(gpu < 0 ? bppsa_device_create("cpu", threads, &plan->device)
-                    : bppsa_device_on_stream(gpu, stream, threads, &plan->device));
+                    : bppsa_device_on_stream(gpu, NULL, threads, &plan->device));
   BPPSA_TRY(bppsa_layer_create(config, cell, plan->device, &plan->layer));
   BPPSA_TRY(bppsa_layer_tangent_bytes(plan->layer, &tangent, &second));
   BPPSA_TRY(bppsa_layer_second_tangent_bytes(plan->layer, &third));
@@ -153,7 +153,7 @@ static bppsa_status make_plan(const bppsa_recurrent_config *config, const bppsa_
 
 bppsa_status bppsa_python_plan_create(const char *cell, const char *method, const char *forward,
                                       const int64_t numbers[BPPSA_PYTHON_PLAN_NUMBERS], double tolerance, int32_t gpu,
-                                      void *stream, bppsa_python_plan **plan) {
+                                      bppsa_python_plan **plan) {
   const bppsa_network_kind *kind = bppsa_network_kind_find(cell);
   bppsa_recurrent_config config = bppsa_recurrent_config_default();
   if (kind == NULL || kind->cell == NULL) {
@@ -178,7 +178,7 @@ bppsa_status bppsa_python_plan_create(const char *cell, const char *method, cons
   if (made == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  const bppsa_status status = make_plan(&config, kind->cell, numbers[BPPSA_PYTHON_THREADS], gpu, stream, made);
+  const bppsa_status status = make_plan(&config, kind->cell, numbers[BPPSA_PYTHON_THREADS], gpu, made);
   if (status != BPPSA_OK) {
     bppsa_python_plan_destroy(made);
     return status;
@@ -203,8 +203,8 @@ int64_t bppsa_python_record_bytes(void) {
   return (int64_t)sizeof(bppsa_python_record);
 }
 
-bppsa_status bppsa_python_plan_run(const bppsa_python_plan *plan, int kind, void *const arrays[ARRAYS], void *scratch,
-                                   bppsa_python_record *record) {
+static bppsa_status run_on(const bppsa_python_plan *plan, const bppsa_device *device, int kind, void *const arrays[ARRAYS],
+                           void *scratch, bppsa_python_record *record) {
   bppsa_layer_forward_record forward = {.pause = {0}};
   bppsa_layer_backward_record backward = {.state = {.warm_up = 0}};
   bppsa_python_extras extras = {.row = plan->row, .far_resets = bppsa_device_get_kind(plan->device) != BPPSA_CPU};
@@ -214,13 +214,25 @@ bppsa_status bppsa_python_plan_run(const bppsa_python_plan *plan, int kind, void
     extras.forward = kind == BPPSA_PYTHON_FORWARD ? &forward : NULL;
     extras.backward = kind == BPPSA_PYTHON_BACKWARD ? &backward : NULL;
   }
-  BPPSA_TRY(bppsa_python_compute(kind, plan->layer, plan->device, arrays, &extras, scratch));
+  BPPSA_TRY(bppsa_python_compute(kind, plan->layer, device, arrays, &extras, scratch));
   if (record != NULL) {
     const bppsa_forward_pause pause = kind == BPPSA_PYTHON_FORWARD ? forward.pause : backward.state.pause;
     *record = (bppsa_python_record){
         .state = {pause.failures, pause.left, backward.state.warm_up}, .forward = forward.stats, .backward = backward.stats};
   }
   return BPPSA_OK;
+}
+
+bppsa_status bppsa_python_plan_run(const bppsa_python_plan *plan, int kind, void *const arrays[ARRAYS], void *scratch,
+                                   void *stream, bppsa_python_record *record) {
+  if (bppsa_device_get_kind(plan->device) == BPPSA_CPU) {
+    return run_on(plan, plan->device, kind, arrays, scratch, record);
+  }
+  bppsa_device *here;
+  BPPSA_TRY(bppsa_device_with_stream(plan->device, stream, &here));
+  const bppsa_status status = run_on(plan, here, kind, arrays, scratch, record);
+  bppsa_device_destroy(here);
+  return status;
 }
 
 void bppsa_python_account_note(bppsa_python_account *account, const bppsa_python_plan *plan, int backward,

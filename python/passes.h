@@ -76,9 +76,9 @@ int64_t bppsa_python_cell_saved(const char *cell);
 /* A layer for one configuration and shape on one device, which never changes: any number of threads may compute with it. */
 typedef struct bppsa_python_plan bppsa_python_plan;
 
-/* cell, method, forward, gpu, stream: as bppsa_python_layer_create (python/native.h). numbers: in the order of the enum.
- * tolerance: of the method "speculative"; it, chunks and warm_up: 0, -1 and -1 leave them open. ERR_ARGUMENT: no such cell;
- * errors of bppsa_layer_create. */
+/* cell, method, forward, gpu: as bppsa_python_layer_create (python/native.h). numbers: in the order of the enum. tolerance: of
+ * the method "speculative"; it, chunks and warm_up: 0, -1 and -1 leave them open. ERR_ARGUMENT: no such cell; errors of
+ * bppsa_layer_create and, on a GPU, of bppsa_device_on_stream. */
 enum {
   BPPSA_PYTHON_STEPS,
   BPPSA_PYTHON_BATCH,
@@ -98,7 +98,7 @@ enum {
 };
 bppsa_status bppsa_python_plan_create(const char *cell, const char *method, const char *forward,
                                       const int64_t numbers[BPPSA_PYTHON_PLAN_NUMBERS], double tolerance, int32_t gpu,
-                                      void *stream, bppsa_python_plan **plan);
+                                      bppsa_python_plan **plan);
 void bppsa_python_plan_destroy(bppsa_python_plan *plan);
 /* Bytes of h, of `saved`, of the scratch of each kind of pass in the order above; the parts of a state, 1 or 2 of a pair; whether
  * forward and backward passes are planned in chunks of time. */
@@ -114,10 +114,11 @@ typedef struct {
   bppsa_backward_stats backward;
 } bppsa_python_record;
 int64_t bppsa_python_record_bytes(void);
-/* Computes a pass. arrays: at their numbers. scratch: as many bytes as facts say, at a multiple of 64. record: NULL where nothing
- * is kept from pass to pass. Errors of recurrent/layer.h. */
+/* Computes a pass. arrays: at their numbers. scratch: as many bytes as facts say, at a multiple of 64. stream: of a GPU, on which the
+ * pass is queued; it takes no memory of the GPU and waits for nothing, so a CUDA graph can record it, which the plan must outlive.
+ * record: NULL where nothing is kept from pass to pass. Errors of recurrent/layer.h. */
 bppsa_status bppsa_python_plan_run(const bppsa_python_plan *plan, int kind, void *const arrays[ARRAYS], void *scratch,
-                                   bppsa_python_record *record);
+                                   void *stream, bppsa_python_record *record);
 /* Adds a recorded pass to sums. */
 void bppsa_python_account_note(bppsa_python_account *account, const bppsa_python_plan *plan, int backward,
                                const bppsa_python_record *record);

@@ -146,6 +146,17 @@ bppsa_status bppsa_device_on_stream(int32_t index, void *stream, int64_t threads
   return create_device(name, threads, &made, device);
 }
 
+bppsa_status bppsa_device_with_stream(const bppsa_device *device, void *stream, bppsa_device **other) {
+  BPPSA_REQUIRE(device != NULL && other != NULL);
+  if (device->kind != BPPSA_CUDA) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "device %s: has no streams, expected a GPU", device->name);
+  }
+  bppsa_device about = *device;
+  about.stream = stream;
+  about.borrowed = true;
+  return open_device(&about, other);
+}
+
 bppsa_status bppsa_device_fork(const bppsa_device *device, bppsa_device **fork) {
   BPPSA_REQUIRE(device != NULL && fork != NULL);
   bppsa_device about = *device;

@@ -66,10 +66,10 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "account_add": (_Int, [_Pointer, _Pointer, _Int]),
     "arrays": (_Text, []),
     "cell_saved": (ctypes.c_int64, [_Text]),
-    "plan_create": (_Int, [_Text, _Text, _Text, _Sizes, ctypes.c_double, ctypes.c_int32, _Pointer, _Pointers]),
+    "plan_create": (_Int, [_Text, _Text, _Text, _Sizes, ctypes.c_double, ctypes.c_int32, _Pointers]),
     "plan_destroy": (None, [_Pointer]),
     "plan_facts": (None, [_Pointer, _Sizes]),
-    "plan_run": (_Int, [_Pointer, _Int, _Pointers, _Pointer, _Pointer]),
+    "plan_run": (_Int, [_Pointer, _Int, _Pointers, _Pointer, _Pointer, _Pointer]),
     "record_bytes": (ctypes.c_int64, []),
     "account_note": (None, [_Pointer, _Pointer, _Int, _Pointer]),
     "xla_facts": (_Int, [_Text, _Text, _Text, _Int, _Int, ctypes.c_int64, _Sizes, ctypes.c_int64, _Sizes]),
@@ -375,25 +375,25 @@ class Record:
 
 class Plan:
     """One recurrent layer for one shape (T, B, I, H), which never changes: any number of threads may compute with it. layer: cell,
-    relu, method, forward. has: biases, lengths, resets, a learned reset state. gpu, stream, speculation: as of Layer."""
+    relu, method, forward. has: biases, lengths, resets, a learned reset state. gpu, speculation: as of Layer."""
 
     def __init__(self, layer: tuple[str, bool, str, str], shape: tuple[int, int, int, int], f64: bool,
-                 has: tuple[bool, bool, bool, bool], input_gradients: bool, threads: int, gpu: int = -1, stream: int | None = None,
+                 has: tuple[bool, bool, bool, bool], input_gradients: bool, threads: int, gpu: int = -1,
                  speculation: tuple[int, int, float] = OPEN) -> None:
         cell, relu, method, forward = layer
         self._handle = ctypes.c_void_p()
         numbers = sizes(*shape, relu, f64, *has, input_gradients, threads, *speculation[:2])
-        _check(_plan_create(_word(cell), _word(method), _word(forward), numbers, speculation[2], gpu, stream,
+        _check(_plan_create(_word(cell), _word(method), _word(forward), numbers, speculation[2], gpu,
                             ctypes.byref(self._handle)))
         facts = sizes(*[0] * 10)
         _plan_facts(self._handle, facts)
         self.scratch: list[int] = facts[2:7]  # bytes, of each kind of pass
         self.speculates = [bool(fact) for fact in facts[8:10]]  # forward and backward passes: in chunks of time?
 
-    def run(self, kind: int, at: Any, scratch: int, record: Record | None = None) -> None:
+    def run(self, kind: int, at: Any, scratch: int, stream: int | None = None, record: Record | None = None) -> None:
         """Computes a pass with arrays at these addresses (addresses), which it reads and writes during the call alone, on a GPU
-        until its stream has done the work."""
-        _check(_plan_run(self._handle, kind, at, scratch, None if record is None else record.memory))
+        until this stream has done the work."""
+        _check(_plan_run(self._handle, kind, at, scratch, stream, None if record is None else record.memory))
 
     def __del__(self, destroy: Callable[..., None] = _plan_destroy) -> None:
         if getattr(self, "_handle", None):

@@ -97,8 +97,7 @@ static void make_plan(const pass *p, const bppsa_device *where, passes *made) {
       [BPPSA_PYTHON_THREADS] = 1, [BPPSA_PYTHON_INPUT_GRADIENTS] = 1, [BPPSA_PYTHON_CHUNKS] = CHUNKS,
       [BPPSA_PYTHON_WARM_UP] = 2};
   int64_t facts[BPPSA_PYTHON_PLAN_FACTS];
-  assert_int_equal(bppsa_python_plan_create(p->cell, p->method, "sequential", numbers, -1, gpu_of(where),
-                                            bppsa_device_get_stream(where), &made->plan),
+  assert_int_equal(bppsa_python_plan_create(p->cell, p->method, "sequential", numbers, -1, gpu_of(where), &made->plan),
                    BPPSA_OK);
   bppsa_python_plan_facts(made->plan, facts);
   assert_int_equal(facts[7], p->gates == 4 ? 2 : 1);
@@ -185,7 +184,7 @@ static void go_through_plan(const passes *m) {
   void *at[ARRAYS] = {[ARRAY_x] = a[X],       [ARRAY_h0] = a[H0],       [ARRAY_c0] = a[C0],     [ARRAY_w_ih] = a[W_IH],
                       [ARRAY_w_hh] = a[W_HH], [ARRAY_b_ih] = a[B_IH],   [ARRAY_b_hh] = a[B_HH], [ARRAY_h] = m->h,
                       [ARRAY_c] = m->c,       [ARRAY_saved] = m->saved, [ARRAY_y] = a[OUTPUT]};
-  assert_int_equal(bppsa_python_plan_run(m->plan, BPPSA_PYTHON_FORWARD, at, m->scratch, NULL), BPPSA_OK);
+  assert_int_equal(bppsa_python_plan_run(m->plan, BPPSA_PYTHON_FORWARD, at, m->scratch, bppsa_device_get_stream(m->where), NULL), BPPSA_OK);
   assert_int_equal(bppsa_memory_queue_copy(m->where, a[LAST_H], row, (char *)m->h + T * row, row, row, 1), BPPSA_OK);
   if (m->c != NULL) {
     assert_int_equal(bppsa_memory_queue_copy(m->where, a[LAST_C], row, (char *)m->c + T * row, row, row, 1), BPPSA_OK);
@@ -203,7 +202,7 @@ static void go_through_plan(const passes *m) {
   at[ARRAY_of_w_hh] = a[GRADIENT + W_HH];
   at[ARRAY_of_b_ih] = a[GRADIENT + B_IH];
   at[ARRAY_of_b_hh] = a[GRADIENT + B_HH];
-  assert_int_equal(bppsa_python_plan_run(m->plan, BPPSA_PYTHON_BACKWARD, at, m->scratch, NULL), BPPSA_OK);
+  assert_int_equal(bppsa_python_plan_run(m->plan, BPPSA_PYTHON_BACKWARD, at, m->scratch, bppsa_device_get_stream(m->where), NULL), BPPSA_OK);
 }
 
 /* Runs a forward and a backward pass on `where`, whose stream is the caller's, from the inputs of `values` to its results. */
