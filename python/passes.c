@@ -1,10 +1,14 @@
 /* Arrays by name become the arguments of recurrent/layer.h, and layers become objects for ctypes (python/passes.h). */
 #include "python/passes.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/alloc.h"
-#include "networks/network_kinds.h"
+#include "gru/gru.h"
+#include "lstm/lstm.h"
+#include "recurrent/cell.h"
+#include "rnn/rnn.h"
 
 #define TEXT(name, shape, type) #name ":" shape ":" #type " "
 const char *bppsa_python_arrays(void) {
@@ -114,9 +118,24 @@ bppsa_status bppsa_python_compute(int kind, const bppsa_layer *layer, const bpps
 
 /* ---- plans ---- */
 
-int64_t bppsa_python_cell_saved(const char *cell) {
-  const bppsa_network_kind *kind = bppsa_network_kind_find(cell);
-  return kind != NULL && kind->cell != NULL ? kind->cell->saved : -1;
+bppsa_status bppsa_python_open_device(int64_t threads, int32_t gpu, void *stream, bppsa_device **device) {
+  return gpu == -1 ? bppsa_device_create("cpu", threads, device) : bppsa_device_on_stream(gpu, stream, threads, device);
+}
+
+bppsa_status bppsa_python_find_cell(const char *name, const bppsa_cell **cell) {
+  const bppsa_cell *const cells[] = {&bppsa_rnn_cell, &bppsa_gru_cell, &bppsa_lstm_cell};
+  for (size_t k = 0; k < sizeof cells / sizeof *cells; ++k) {
+    if (strcmp(name, cells[k]->name) == 0) {
+      *cell = cells[k];
+      return BPPSA_OK;
+    }
+  }
+  return bppsa_fail(BPPSA_ERR_ARGUMENT, "'%s': unknown recurrent cell", name);
+}
+
+int64_t bppsa_python_cell_saved(const char *name) {
+  const bppsa_cell *cell;
+  return bppsa_python_find_cell(name, &cell) == BPPSA_OK ? cell->saved : -1;
 }
 
 struct bppsa_python_plan {
@@ -124,14 +143,14 @@ struct bppsa_python_plan {
   bppsa_layer *layer;
   int64_t facts[BPPSA_PYTHON_PLAN_FACTS];
   int64_t row; /* bytes of B rows [H] */
+  int32_t gpu;
 };
 
 static bppsa_status make_plan(const bppsa_recurrent_config *config, const bppsa_cell *cell, int64_t threads, int32_t gpu,
-                              bppsa_python_plan *plan) {
+                              void *stream, bppsa_python_plan *plan) {
   bppsa_layer_sizes sizes;
   int64_t tangent, second, third;
-  BPPSA_TRY(gpu < 0 ? bppsa_device_create("cpu", threads, &plan->device)
-                    : bppsa_device_on_stream(gpu, NULL, threads, &plan->device));
+  BPPSA_TRY(bppsa_python_open_device(threads, gpu, stream, &plan->device));
   BPPSA_TRY(bppsa_layer_create(config, cell, plan->device, &plan->layer));
   BPPSA_TRY(bppsa_layer_tangent_bytes(plan->layer, &tangent, &second));
   BPPSA_TRY(bppsa_layer_second_tangent_bytes(plan->layer, &third));
@@ -147,18 +166,17 @@ static bppsa_status make_plan(const bppsa_recurrent_config *config, const bppsa_
                                                   bppsa_layer_forward_plan(plan->layer) != NULL,
                                                   bppsa_layer_backward_plan(plan->layer) != NULL};
   memcpy(plan->facts, facts, sizeof facts);
+  plan->gpu = gpu;
   plan->row = config->batch * config->hidden * (int64_t)bppsa_dtype_size(config->dtype);
   return BPPSA_OK;
 }
 
 bppsa_status bppsa_python_plan_create(const char *cell, const char *method, const char *forward,
                                       const int64_t numbers[BPPSA_PYTHON_PLAN_NUMBERS], double tolerance, int32_t gpu,
-                                      bppsa_python_plan **plan) {
-  const bppsa_network_kind *kind = bppsa_network_kind_find(cell);
+                                      void *stream, bppsa_python_plan **plan) {
+  const bppsa_cell *found;
   bppsa_recurrent_config config = bppsa_recurrent_config_default();
-  if (kind == NULL || kind->cell == NULL) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "'%s': unknown recurrent cell", cell);
-  }
+  BPPSA_TRY(bppsa_python_find_cell(cell, &found));
   config.seq_len = numbers[BPPSA_PYTHON_STEPS];
   config.batch = numbers[BPPSA_PYTHON_BATCH];
   config.input = numbers[BPPSA_PYTHON_INPUT];
@@ -174,11 +192,11 @@ bppsa_status bppsa_python_plan_create(const char *cell, const char *method, cons
       .chunks = numbers[BPPSA_PYTHON_CHUNKS], .warm_up = numbers[BPPSA_PYTHON_WARM_UP], .tolerance = tolerance};
   BPPSA_TRY(bppsa_gradient_method_parse(method, &config.method));
   BPPSA_TRY(bppsa_forward_parse(forward, &config.forward.kind));
-  bppsa_python_plan *made = bppsa_calloc(1, sizeof *made);
+  bppsa_python_plan *made = calloc(1, sizeof *made);
   if (made == NULL) {
-    return BPPSA_ERR_MEMORY;
+    return bppsa_fail(BPPSA_ERR_MEMORY, "%s layer: no memory for %zu bytes", cell, sizeof *made);
   }
-  const bppsa_status status = make_plan(&config, kind->cell, numbers[BPPSA_PYTHON_THREADS], gpu, made);
+  const bppsa_status status = make_plan(&config, found, numbers[BPPSA_PYTHON_THREADS], gpu, stream, made);
   if (status != BPPSA_OK) {
     bppsa_python_plan_destroy(made);
     return status;
@@ -191,7 +209,7 @@ void bppsa_python_plan_destroy(bppsa_python_plan *plan) {
   if (plan != NULL) {
     bppsa_layer_destroy(plan->layer);
     bppsa_device_destroy(plan->device);
-    bppsa_free(plan);
+    free(plan);
   }
 }
 
@@ -207,7 +225,7 @@ static bppsa_status run_on(const bppsa_python_plan *plan, const bppsa_device *de
                            void *scratch, bppsa_python_record *record) {
   bppsa_layer_forward_record forward = {.pause = {0}};
   bppsa_layer_backward_record backward = {.state = {.warm_up = 0}};
-  bppsa_python_extras extras = {.row = plan->row, .far_resets = bppsa_device_get_kind(plan->device) != BPPSA_CPU};
+  bppsa_python_extras extras = {.row = plan->row, .far_resets = plan->gpu >= 0};
   if (record != NULL) {
     forward.pause = (bppsa_forward_pause){.failures = record->state[0], .left = record->state[1]};
     backward.state = (bppsa_backward_state){.pause = forward.pause, .warm_up = record->state[2]};
@@ -224,12 +242,12 @@ static bppsa_status run_on(const bppsa_python_plan *plan, const bppsa_device *de
 }
 
 bppsa_status bppsa_python_plan_run(const bppsa_python_plan *plan, int kind, void *const arrays[ARRAYS], void *scratch,
-                                   void *stream, bppsa_python_record *record) {
-  if (bppsa_device_get_kind(plan->device) == BPPSA_CPU) {
+                                   bppsa_python_record *record, void *stream) {
+  if (plan->gpu < 0 || stream == NULL) {
     return run_on(plan, plan->device, kind, arrays, scratch, record);
   }
   bppsa_device *here;
-  BPPSA_TRY(bppsa_device_with_stream(plan->device, stream, &here));
+  BPPSA_TRY(bppsa_python_open_device(1, plan->gpu, stream, &here));
   const bppsa_status status = run_on(plan, here, kind, arrays, scratch, record);
   bppsa_device_destroy(here);
   return status;

@@ -70,15 +70,21 @@ bppsa_status bppsa_python_compute(int kind, const bppsa_layer *layer, const bpps
 
 /* ---- for ctypes ---- */
 
+/* Makes the device of the processor with so many threads (gpu -1; 0 threads: all cores), or of a GPU with a stream of the caller's.
+ * Errors of bppsa_device_create and bppsa_device_on_stream. */
+bppsa_status bppsa_python_open_device(int64_t threads, int32_t gpu, void *stream, bppsa_device **device);
+/* Finds the cell "rnn", "gru" or "lstm". ERR_ARGUMENT: there is no such cell. */
+bppsa_status bppsa_python_find_cell(const char *name, const bppsa_cell **cell);
 /* How many numbers a cell saves for each unit, step and sample beside its states; -1: there is no such cell. */
-int64_t bppsa_python_cell_saved(const char *cell);
+int64_t bppsa_python_cell_saved(const char *name);
 
 /* A layer for one configuration and shape on one device, which never changes: any number of threads may compute with it. */
 typedef struct bppsa_python_plan bppsa_python_plan;
 
-/* cell, method, forward, gpu: as bppsa_python_layer_create (python/native.h). numbers: in the order of the enum. tolerance: of
- * the method "speculative"; it, chunks and warm_up: 0, -1 and -1 leave them open. ERR_ARGUMENT: no such cell; errors of
- * bppsa_layer_create and, on a GPU, of bppsa_device_on_stream. */
+/* cell: "rnn", "gru" or "lstm". method: the text form of a gradient method (scan/method.h). forward: how states are computed
+ * (recurrent/parallel_forward.h). gpu, stream: as of scans (python/native.h). numbers: in the order of the enum.
+ * tolerance: of the method "speculative"; it, chunks and warm_up: 0, -1 and -1 leave them open. ERR_ARGUMENT: no such cell;
+ * errors of bppsa_layer_create. */
 enum {
   BPPSA_PYTHON_STEPS,
   BPPSA_PYTHON_BATCH,
@@ -98,7 +104,7 @@ enum {
 };
 bppsa_status bppsa_python_plan_create(const char *cell, const char *method, const char *forward,
                                       const int64_t numbers[BPPSA_PYTHON_PLAN_NUMBERS], double tolerance, int32_t gpu,
-                                      bppsa_python_plan **plan);
+                                      void *stream, bppsa_python_plan **plan);
 void bppsa_python_plan_destroy(bppsa_python_plan *plan);
 /* Bytes of h, of `saved`, of the scratch of each kind of pass in the order above; the parts of a state, 1 or 2 of a pair; whether
  * forward and backward passes are planned in chunks of time. */
@@ -114,11 +120,11 @@ typedef struct {
   bppsa_backward_stats backward;
 } bppsa_python_record;
 int64_t bppsa_python_record_bytes(void);
-/* Computes a pass. arrays: at their numbers. scratch: as many bytes as facts say, at a multiple of 64. stream: of a GPU, on which the
- * pass is queued; it takes no memory of the GPU and waits for nothing, so a CUDA graph can record it, which the plan must outlive.
- * record: NULL where nothing is kept from pass to pass. Errors of recurrent/layer.h. */
+/* Computes a pass. arrays: at their numbers. scratch: as many bytes as facts say, at a multiple of 64. record: NULL where nothing
+ * is kept from pass to pass. stream: of a GPU, on which the pass is queued; NULL: the plan's. The pass takes no memory of the GPU
+ * and waits for nothing, so that a CUDA graph can record it; the plan must outlive the graph. Errors of recurrent/layer.h. */
 bppsa_status bppsa_python_plan_run(const bppsa_python_plan *plan, int kind, void *const arrays[ARRAYS], void *scratch,
-                                   void *stream, bppsa_python_record *record);
+                                   bppsa_python_record *record, void *stream);
 /* Adds a recorded pass to sums. */
 void bppsa_python_account_note(bppsa_python_account *account, const bppsa_python_plan *plan, int backward,
                                const bppsa_python_record *record);

@@ -5,12 +5,13 @@
 #include "python/xla.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/alloc.h"
-#include "networks/network_kinds.h"
 #include "python/passes.h"
 #include "python/xla_call.h"
+#include "recurrent/cell.h"
 #include "recurrent/layer.h"
 
 /* ---- names, shapes and types of arrays ---- */
@@ -55,16 +56,14 @@ static void destroy_entry(entry *e) {
   if (e != NULL) {
     bppsa_layer_destroy(e->layer);
     bppsa_device_destroy(e->device);
-    bppsa_free(e);
+    free(e);
   }
 }
 
 static bppsa_status fill_entry(const layer_key *key, entry *e) {
-  const bppsa_network_kind *kind = bppsa_network_kind_find(key->cell);
+  const bppsa_cell *cell;
   bppsa_recurrent_config config = bppsa_recurrent_config_default();
-  if (kind == NULL || kind->cell == NULL) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "'%s': unknown recurrent cell", key->cell);
-  }
+  BPPSA_TRY(bppsa_python_find_cell(key->cell, &cell));
   config.seq_len = key->steps;
   config.batch = key->batch;
   config.input = key->input;
@@ -79,11 +78,11 @@ static bppsa_status fill_entry(const layer_key *key, entry *e) {
   BPPSA_TRY(bppsa_gradient_method_parse(key->method, &config.method));
   BPPSA_TRY(bppsa_forward_parse(key->forward, &config.forward.kind));
   BPPSA_TRY(bppsa_device_create("cpu", key->threads, &e->device));
-  BPPSA_TRY(bppsa_layer_create(&config, kind->cell, e->device, &e->layer));
+  BPPSA_TRY(bppsa_layer_create(&config, cell, e->device, &e->layer));
   bppsa_layer_bytes(e->layer, &e->sizes);
   BPPSA_TRY(bppsa_layer_tangent_bytes(e->layer, &e->tangent, &e->second));
   BPPSA_TRY(bppsa_layer_second_tangent_bytes(e->layer, &e->third));
-  e->pair = kind->cell->pair;
+  e->pair = cell->pair;
   e->key = *key;
   e->users = 1;
   return BPPSA_OK;
@@ -125,9 +124,9 @@ static bppsa_status take_entry(const layer_key *key, entry **found) {
   entry *e = find_entry(key);
   (void)pthread_mutex_unlock(&lock);
   if (e == NULL) {
-    entry *made = bppsa_calloc(1, sizeof *made), *dropped = NULL;
+    entry *made = calloc(1, sizeof *made), *dropped = NULL;
     if (made == NULL) {
-      return BPPSA_ERR_MEMORY;
+      return bppsa_fail(BPPSA_ERR_MEMORY, "no memory for %zu bytes", sizeof *made);
     }
     const bppsa_status status = fill_entry(key, made);
     if (status != BPPSA_OK) {
@@ -267,17 +266,15 @@ static bppsa_status check_arrays(call *c) {
   if (x == NULL || w_hh == NULL || c->arrays[ARRAY_w_ih] == NULL || x->rank < 3 || w_hh->rank < 2) {
     return bppsa_fail(BPPSA_ERR_SHAPE, "x [T, B, I], w_ih and w_hh [G H, H]: expected all of them");
   }
-  const bppsa_network_kind *kind = bppsa_network_kind_find(c->key.cell);
-  if (kind == NULL || kind->cell == NULL) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "'%s': unknown recurrent cell", c->key.cell);
-  }
+  const bppsa_cell *cell;
+  BPPSA_TRY(bppsa_python_find_cell(c->key.cell, &cell));
   c->key.f64 = x->dtype == BPPSA_XLA_F64;
   c->key.steps = x->dims[x->rank - 3];
   c->key.batch = x->dims[x->rank - 2];
   c->key.input = x->dims[x->rank - 1];
   c->key.hidden = w_hh->dims[w_hh->rank - 1];
-  c->gates = kind->cell->gates * c->key.hidden;
-  c->states = (kind->cell->pair ? 2 : 1) * c->key.hidden;
+  c->gates = cell->gates * c->key.hidden;
+  c->states = (cell->pair ? 2 : 1) * c->key.hidden;
   c->key.biases = (c->arguments & (BIT(b_ih) | BIT(b_hh))) != 0;
   c->key.lengths = (c->arguments & BIT(lengths)) != 0;
   c->key.resets = (c->arguments & BIT(resets)) != 0;
@@ -323,10 +320,12 @@ static bppsa_status find_scratch(call *c, int64_t bytes) {
   if (given != NULL && given->dims[0] >= front + bytes && (uintptr_t)given->data % BPPSA_ALIGNMENT == 0) {
     memory = given->data;
   } else {
-    memory = c->allocated = bppsa_alloc((size_t)(front + bytes));
+    /* aligned_alloc takes whole multiples of the alignment */
+    const int64_t whole = (front + bytes + BPPSA_ALIGNMENT - 1) / BPPSA_ALIGNMENT * BPPSA_ALIGNMENT;
+    memory = c->allocated = aligned_alloc(BPPSA_ALIGNMENT, (size_t)whole);
   }
   if (memory == NULL) {
-    return BPPSA_ERR_MEMORY;
+    return bppsa_fail(BPPSA_ERR_MEMORY, "no memory for %lld bytes of scratch", (long long)(front + bytes));
   }
   c->lengths = (int64_t *)(void *)memory;
   c->scratch = memory + front;
@@ -430,7 +429,7 @@ static bppsa_status run_passes(const handler *h, call *c) {
   for (c->at = 0; status == BPPSA_OK && c->at < c->members; ++c->at) {
     status = run_pass(h->kind, e, c);
   }
-  bppsa_free(c->allocated);
+  free(c->allocated);
   if (e != NULL) {
     give_back(e);
   }

@@ -1,7 +1,7 @@
 /* The passes of one recurrent layer as handlers of XLA's FFI, which bppsa/_xla.py registers with JAX. All arrays are XLA's
  * buffers; a layer (recurrent/layer.h) is kept for each configuration and shape that was used lately.
  *
- * Attributes of every handler: `cell`, `method` and `forward` (texts, as bppsa_python_layer_create has them), `relu` and `threads`
+ * Attributes of every handler: `cell`, `method` and `forward` (texts, as bppsa_python_plan_create has them), `relu` and `threads`
  * (int64), and `arguments` and `results`: int64, in which bit k stands for the array that BPPSA_PYTHON_ARRAYS
  * (python/passes.h) names at k. The arguments are
  * the arrays whose bits are set, in the order of the list, and so are the results. Reals are all float32 or all float64.

@@ -16,26 +16,17 @@ import os
 import sys
 import time
 
-ROOT = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "..")
-sys.path += [os.path.join(ROOT, "bench", "scripts"), os.path.join(ROOT, "examples", "python")]
-os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+import guest
+import noise
+import side_by_side  # in front of what it sets up
 
-import noise  # noqa: E402
-import program  # noqa: E402
-import results_file  # noqa: E402
+import program
+import results_file
 
-try:
-    import flax.linen as nn
-    import jax
-    import jax.numpy as jnp
-    import optax
-except ImportError as missing:
-    print(f"jax_ppo.py: {missing}, expected JAX, Flax and optax, as bench/rivals/setup installs them")
-    sys.exit(77)
-try:
-    import purejaxrl
-except ImportError as missing:
-    sys.exit(f"jax_ppo.py: error: {missing}, expected PYTHONPATH=build/cpu/python")
+jax, nn, optax = (side_by_side.need(name, "JAX, Flax and optax") for name in ("jax", "flax.linen", "optax"))
+jnp = jax.numpy
+sys.path.append(os.path.join(guest.ROOT, "examples", "python"))
+purejaxrl = side_by_side.need_bppsa("purejaxrl")
 
 ENVS, STEPS, UNITS, EPOCHS, MINIBATCHES = 16, 128, 128, 4, 4
 GAMMA, LAMBDA, CLIP, ENTROPY, VALUE, RATE, NORM = 0.99, 0.95, 0.2, 0.01, 0.5, 2.5e-4, 0.5

@@ -21,9 +21,6 @@ void bppsa_device_destroy(bppsa_device *device);
  * and is not destroyed with it: work is queued in order with the caller's own. ERR_ARGUMENT: an index below 0 or beyond 9999, a
  * thread count out of range. ERR_UNSUPPORTED as above. */
 bppsa_status bppsa_device_on_stream(int32_t index, void *stream, int64_t threads, bppsa_device **device);
-/* The GPU of `device` with another stream of the caller's. It asks the GPU nothing, so that it can be made while the stream is
- * recorded (core/compute/graph.h). ERR_ARGUMENT: a CPU, which has no streams; ERR_MEMORY. */
-bppsa_status bppsa_device_with_stream(const bppsa_device *device, void *stream, bppsa_device **other);
 /* Makes another stream of the same GPU: work queued on it runs beside the work of `device` unless fences order the two. For a CPU
  * it makes another such device. The caller destroys it. ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_device_fork(const bppsa_device *device, bppsa_device **fork);

@@ -172,7 +172,7 @@ def _key(call: Call, named: Named, sizes: Sizes) -> tuple[Any, ...]:
     to_inputs = call.kind != "backward" or "of_x" in call.results or "of_h0" in call.results or "of_c0" in call.results
     return (layer[:4], (sizes.steps, sizes.batch, sizes.width, sizes.hidden), x.dtype is torch.float64,
             ("b_ih" in named or "b_hh" in named, "lengths" in named, "resets" in named, "reset_state" in named),
-            to_inputs, torch.get_num_threads(), x.get_device() if x.is_cuda else -1, layer[4:7])
+            to_inputs, torch.get_num_threads(), x.get_device() if x.is_cuda else -1, None, layer[4:7])
 
 
 def last_rows(states: Tensor, lengths: Tensor | None) -> Tensor:
@@ -300,7 +300,7 @@ def _run(call: Call, named: Named, made: Named, account: Account, key: Any) -> t
             number = _NUMBER.get(name)
             if number is not None:
                 at[number] = array.data_ptr()
-    plan.run(call.number, at, scratch.data_ptr(), stream, None if memory is None else memory.record)
+    plan.run(call.number, at, scratch.data_ptr(), None if memory is None else memory.record, stream)
     if memory is not None:
         memory.end(plan)
     return plan, sequential

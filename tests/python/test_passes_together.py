@@ -40,18 +40,25 @@ class Together(Passes):
                 thread.join()
             self.assertEqual(wrong, [], cell)
 
-    def test_one_native_layer_in_two_threads(self):
-        """Two threads wait for each other."""
-        native = bppsa._native.Layer("gru", "auto", "sequential", False, True, (50, 2, 3, 4), True, 1)
-        weights = [torch.randn(*shape, dtype=torch.float64) for shape in ((12, 3), (12, 4), (12,), (12,))]
-        addresses = [weight.data_ptr() for weight in weights]
+    def test_one_plan_in_three_threads(self):
+        """A plan never changes, and all that a pass reads and writes is its caller's."""
+        plan = bppsa._native.Plan(("gru", False, "auto", "sequential"), (50, 2, 3, 4), True, (True, False, False, False), True, 1)
+        shapes = {"w_ih": (12, 3), "w_hh": (12, 4), "b_ih": (12,), "b_hh": (12,)}
+        weights = {name: torch.randn(*shape, dtype=torch.float64) for name, shape in shapes.items()}
+        numbers = {name: number for number, (name, _, _) in enumerate(bppsa._native.arrays())}
+
+        def compute(kind, **arrays):
+            at, scratch = bppsa._native.addresses(), torch.empty(plan.scratch[kind], dtype=torch.uint8)
+            for name, array in {**weights, **arrays}.items():
+                at[numbers[name]] = array.data_ptr()
+            plan.run(kind, at, scratch.data_ptr())
 
         def once(x):
-            output, tape, last, dx = (x.new_empty(size) for size in ((50, 2, 4), native.tape, (2, 4), (50, 2, 3)))
-            native.forward(x.data_ptr(), None, None, addresses, tape.data_ptr(), (last.data_ptr(), None), output.data_ptr())
-            native.backward(x.data_ptr(), None, addresses, tape.data_ptr(), output.data_ptr(), (None, None), (None,) * 4,
-                            dx.data_ptr(), (None, None))
-            return output, dx
+            states, saved, y, dx = (x.new_empty(size) for size in ((51, 2, 4), 50 * 2 * 4 * bppsa._native.cell_saved("gru"),
+                                                                   (50, 2, 4), (50, 2, 3)))
+            compute(0, x=x, h=states, saved=saved, y=y)
+            compute(1, x=x, h=states, saved=saved, of_y=y, of_x=dx)
+            return y, dx
 
         inputs = [torch.randn(50, 2, 3, dtype=torch.float64) for _ in range(3)]
         expected, wrong = [once(x) for x in inputs], []
@@ -131,7 +138,7 @@ class Together(Passes):
         layer, x = bppsa.torch.GRU(3, 4).double(), real(5, 2, 3)
         total = layer(x)[0].sum()
         expected = torch.autograd.grad(total, x, retain_graph=True)[0]
-        locks = [idle._lock for idle in (layer._pool.layers, layer._pool.tapes, layer._pool.account)]
+        locks = [idle._lock for idle in (layer._pool.scratch, layer._pool.tapes, layer._pool.account)]
         for lock in locks:
             lock.acquire()
         child = os.fork()

@@ -55,7 +55,7 @@ static passes make_passes(const char *cell, int64_t gates, const char *method) {
   const int32_t gpu = bppsa_device_get_kind(device) == BPPSA_CPU ? -1 : bppsa_device_get_index(device);
   int64_t facts[BPPSA_PYTHON_PLAN_FACTS];
   passes p = {.where = device};
-  assert_int_equal(bppsa_python_plan_create(cell, method, "sequential", numbers, -1, gpu, &p.plan), BPPSA_OK);
+  assert_int_equal(bppsa_python_plan_create(cell, method, "sequential", numbers, -1, gpu, NULL, &p.plan), BPPSA_OK);
   bppsa_python_plan_facts(p.plan, facts);
   for (int k = 0; k < READ; ++k) {
     const int number = read_arrays[k];
@@ -90,8 +90,8 @@ static void free_passes(passes *p) {
 static bppsa_status queue(void *context) {
   const passes *p = context;
   void *stream = bppsa_device_get_stream(p->where);
-  BPPSA_TRY(bppsa_python_plan_run(p->plan, BPPSA_PYTHON_FORWARD, p->forward, p->scratch, stream, NULL));
-  return bppsa_python_plan_run(p->plan, BPPSA_PYTHON_BACKWARD, p->backward, p->scratch, stream, NULL);
+  BPPSA_TRY(bppsa_python_plan_run(p->plan, BPPSA_PYTHON_FORWARD, p->forward, p->scratch, NULL, stream));
+  return bppsa_python_plan_run(p->plan, BPPSA_PYTHON_BACKWARD, p->backward, p->scratch, NULL, stream);
 }
 
 /* The bytes of a result; free with bppsa_free. */

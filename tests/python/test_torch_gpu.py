@@ -21,7 +21,7 @@ def has_gpu():
     if not has("torch") or not torch.cuda.is_available():
         return False
     try:
-        _native.Layer("rnn", "auto", "auto", False, False, (1, 1, 1, 1), False, 1, 0, None)
+        _native.Plan(("rnn", False, "auto", "auto"), (1, 1, 1, 1), False, (True, False, False, False), False, 1, 0, None)
         return True
     except bppsa.RequestError:
         return False
@@ -120,6 +120,7 @@ class AsOnAGpu(Torch):
             tapes = len(layer._pool.tapes._idle) + len(layer._pool.tapes._returned)
             with mock.patch.object(torch.Tensor, "is_cuda", True), mock.patch.object(torch.Tensor, "get_device", lambda _: -1), \
                     mock.patch("torch.cuda.current_stream", lambda _: mock.Mock(cuda_stream=None)), \
+                    mock.patch("torch.cuda.is_current_stream_capturing", lambda: False), \
                     mock.patch("torch.cuda.device", lambda _: contextlib.nullcontext()):
                 found = [self.grads(layer, x, start, weights, lengths) for lengths in (None, [9, 4, 6])]
                 output = layer(x)[0]

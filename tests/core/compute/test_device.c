@@ -86,11 +86,6 @@ static void on_stream(void **state) {
   assert_error(bppsa_device_on_stream(0, NULL, -1, &device), BPPSA_ERR_ARGUMENT, "threads -1: expected 1 .. ");
   assert_error(bppsa_device_on_stream(report.devices, NULL, 1, &device), BPPSA_ERR_UNSUPPORTED, "device cuda:");
   assert_null(device);
-  bppsa_device *cpu = NULL;
-  assert_int_equal(bppsa_device_create("cpu", 1, &cpu), BPPSA_OK);
-  assert_error(bppsa_device_with_stream(cpu, NULL, &device), BPPSA_ERR_ARGUMENT, "device cpu: has no streams, expected a GPU");
-  assert_null(device);
-  bppsa_device_destroy(cpu);
 }
 
 static void buffers(void **state) {
