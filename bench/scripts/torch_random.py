@@ -5,9 +5,9 @@ biases, states, six scans.
     PYTHONPATH=build/cpu/python build/rivals/bin/python bench/scripts/torch_random.py 300 torch_random.json
 
 The cases are those of tests/python/torch_reference.py, from the seed FIRST [0] on. Of each, values, gradients, gradients of a
-penalty on gradients, derivatives along a direction and Hessian-vector products in two ways are compared; the document has the largest
-difference of each, relative where an array has numbers above 1. Exit code 1: a difference of 1e-12 or more; 77: PyTorch 2.5 is
-missing.
+penalty on gradients, derivatives along a direction and Hessian-vector products in two ways are compared; the document has the
+largest difference of each, relative where an array has numbers above 1. Exit code 1: a difference of 1e-12 or more; 77: PyTorch
+2.5 is missing.
 """
 import os
 import sys
