@@ -89,7 +89,9 @@ bppsa_status bppsa_python_compute(int kind, const bppsa_layer *layer, const bpps
                                      .reset_state = AT(reset_state),
                                      .lengths = AT(lengths),
                                      .resets = AT(resets),
-                                     .far_resets = extras->far_resets};
+                                     .far_resets = extras->far_resets,
+                                     .far_lengths = extras->far_lengths,
+                                     .short_lengths = extras->short_lengths};
   const bppsa_layer_tape tape = {.h = AT(h), .c = AT(c), .saved = AT(saved), .output = AT(y), .record = extras->forward};
   const bppsa_layer_seed seed = {.h = AT(of_y) != NULL ? AT(of_y) : rows_of(AT(of_h), extras->row),
                                  .c = AT(of_cells) != NULL ? AT(of_cells) : rows_of(AT(of_c), extras->row),

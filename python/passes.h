@@ -52,11 +52,11 @@ enum {
   BPPSA_PYTHON_KINDS
 };
 
-/* What a pass is given besides arrays. row: the size of row 0 of h, in bytes. far_resets: the resets are in a GPU's memory. The
- * records belong to the tape and to the gradients (recurrent/layer.h); NULL: none. */
+/* What a pass is given besides arrays. row: the size of row 0 of h, in bytes. far_resets, far_lengths,
+ * short_lengths: as of bppsa_layer_inputs. The records belong to the tape and to the gradients (recurrent/layer.h); NULL: none. */
 typedef struct {
   int64_t row;
-  bool far_resets;
+  bool far_resets, far_lengths, short_lengths;
   bppsa_layer_forward_record *forward;
   bppsa_layer_backward_record *backward;
 } bppsa_python_extras;

@@ -227,9 +227,26 @@ static void give_x(const recurrent_network *n, int64_t l, const layers_window *w
   }
 }
 
+/* Writes dL/dh_t in front of each of the window's steps to the rows of g there; in front of the first step of all it is 0. */
+static void put_seeds(const recurrent_network *n, int64_t first, int64_t steps) {
+  const int64_t hidden = n->config.hidden, size = bppsa_recurrent_state_size(n), batch = n->batch;
+  for (int64_t t = 0; t < steps; ++t) {
+    const void *from = first + t > 0 ? bppsa_recurrent_offset(n, n->seed, (first + t - 1) * batch * hidden) : NULL;
+    void *to = bppsa_recurrent_offset(n, n->g, t * batch * size);
+    if (size == hidden) {
+      layers_put_row(n, from, batch * hidden, to);
+      continue;
+    }
+    for (int64_t b = 0; b < batch; ++b) {
+      layers_put_row(n, bppsa_recurrent_offset(n, from, b * hidden), hidden, bppsa_recurrent_offset(n, to, b * size));
+      layers_put_row(n, NULL, size - hidden, bppsa_recurrent_offset(n, to, b * size + hidden));
+    }
+  }
+}
+
 /* Returns the memory of one window of sequential BP, which goes from the last window to the first. Only arrays that are read later
- * are kept: deltas if `keeps` or if a layer below needs them, gradients of the states if some are injected; otherwise all windows
- * use the same memory. g_0 always has the same place. seed: g behind the window. */
+ * are kept: deltas if `keeps` or if a layer below needs them, gradients of the states if some are injected, but for a seed that
+ * windows take; otherwise all windows use the same memory. g_0 always has the same place. seed: g behind the window. */
 static layers_window bp_window(const recurrent_network *n, int64_t l, int64_t first, int64_t steps, const void *seed,
                                bool keeps) {
   const int64_t state = n->batch * bppsa_recurrent_state_size(n), deltas = n->batch * n->cell->gates * n->config.hidden;
@@ -243,10 +260,13 @@ static layers_window bp_window(const recurrent_network *n, int64_t l, int64_t fi
     w.pre = bppsa_recurrent_offset(n, n->pre, first * deltas);
     w.delta_h = n->cell->split ? n->delta_h : w.pre;
   }
-  if (injected) {
+  if (injected && !n->seeds_windows) {
     w.g = bppsa_recurrent_offset(n, n->g, first * state);
   } else {
     memmove(bppsa_recurrent_offset(n, n->g, steps * state), seed, (size_t)(state * layers_size_of(n)));
+  }
+  if (n->seeds_windows) {
+    put_seeds(n, first, steps);
   }
   bppsa_layers_sweep(n, n->cell->backward, l, &w, injected);
   return w;

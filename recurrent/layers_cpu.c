@@ -304,6 +304,12 @@ static bppsa_status seed_layers(recurrent_network *n, const void *seed) {
   return BPPSA_OK;
 }
 
+void bppsa_layers_seed_last(recurrent_network *n, const void *rows) {
+  const int64_t hidden = n->config.hidden;
+  layers_put_row(n, rows, n->batch * hidden, bppsa_layers_end_of_g(n, n->batch, hidden));
+  spread_gradients(n, n->batch);
+}
+
 void bppsa_layers_prepare_input_gradient(const recurrent_network *n, int64_t l) {
   if (layers_in_panels(n)) {
     pack_weights(n, bppsa_recurrent_parameter(n, l, W_IH)->value.data, n->cell->gates * n->config.hidden, n->layers[l].input,
@@ -418,4 +424,5 @@ const recurrent_backend bppsa_recurrent_cpu = {.create = create,
                                                .drop = bppsa_recurrent_drop,
                                                .count = count,
                                                .look = look,
-                                               .tell = look};
+                                               .tell = look,
+                                               .tangents = &bppsa_tangents_cpu};

@@ -61,7 +61,8 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "plan_run": (_Int, [_Pointer, _Int, _Pointers, _Pointer, _Pointer, _Pointer]),
     "record_bytes": (ctypes.c_int64, []),
     "account_note": (None, [_Pointer, _Pointer, _Int, _Pointer]),
-    "xla_facts": (_Int, [_Text, _Text, _Text, _Int, _Int, ctypes.c_int64, _Sizes, ctypes.c_int64, _Sizes]),
+    "xla_facts": (_Int, [_Text, _Text, _Text, _Int, _Int, ctypes.c_int64, _Int, _Sizes, ctypes.c_int64, _Sizes]),
+    "xla_find_gpu": (_Int, []),
     "xla_kept": (ctypes.c_int64, []),
     "account_read": (_Text, [_Pointer, _Int, ctypes.POINTER(ctypes.c_double)]),
 }
@@ -82,7 +83,7 @@ _reaches = _function("reaches")
 _account_bytes, _account_read = _function("account_bytes"), _function("account_read")
 _plan_create, _plan_destroy, _plan_facts, _plan_run = (_function("plan_" + name) for name in ("create", "destroy", "facts", "run"))
 _record_bytes, _account_note = _function("record_bytes"), _function("account_note")
-_arrays, _xla_facts = _function("arrays"), _function("xla_facts")
+_arrays, _xla_facts, _xla_find_gpu = _function("arrays"), _function("xla_facts"), _function("xla_find_gpu")
 xla_kept: Callable[[], int] = _function("xla_kept")
 
 # The codes of core/base/status.h whose cause is the request: argument, shape, unsupported, format.
@@ -326,14 +327,20 @@ class Plan:
 
 
 def xla_handler(name: str) -> Any:
-    """The function "forward", "backward", "tangent" or "second", as jax.ffi.pycapsule takes it."""
+    """The function "forward", "backward", "tangent", "second" or "third", or on a GPU "gpu_forward", .., as jax.ffi.pycapsule takes
+    it."""
     return getattr(_library, "bppsa_python_xla_" + name)
 
 
-def xla_facts(cell: str, method: str, forward: str, relu: bool, f64: bool, threads: int, shape: Sequence[int],
+def xla_facts(cell: str, method: str, forward: str, relu: bool, f64: bool, threads: int, gpu: int, shape: Sequence[int],
               arguments: int) -> tuple[int, ...]:
-    """Of a layer of shape T, B, I, H: bytes of `saved`, of the scratch of forward, backward, tangent, second and third, and the
-    parts of a state, 1 or 2."""
+    """Of a layer of shape T, B, I, H on the GPU of that number, or on the CPU if it is -1: bytes of `saved`, of the scratch of
+    forward, backward, tangent, second and third, and the parts of a state, 1 or 2."""
     facts = sizes(*[0] * 7)
-    _check(_xla_facts(_word(cell), _word(method), _word(forward), relu, f64, threads, sizes(*shape), arguments, facts))
+    _check(_xla_facts(_word(cell), _word(method), _word(forward), relu, f64, threads, gpu, sizes(*shape), arguments, facts))
     return tuple(facts)
+
+
+def xla_find_gpu() -> None:
+    """Raises RequestError where this build, or this machine, has no GPU that it can compute on."""
+    _check(_xla_find_gpu())
