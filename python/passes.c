@@ -145,6 +145,7 @@ struct bppsa_python_plan {
   bppsa_layer *layer;
   int64_t facts[BPPSA_PYTHON_PLAN_FACTS];
   int64_t row; /* bytes of B rows [H] */
+  int32_t gpu;
 };
 
 static bppsa_status make_plan(const bppsa_recurrent_config *config, const bppsa_cell *cell, int64_t threads, int32_t gpu,
@@ -167,6 +168,7 @@ static bppsa_status make_plan(const bppsa_recurrent_config *config, const bppsa_
                                                   bppsa_layer_forward_plan(plan->layer) != NULL,
                                                   bppsa_layer_backward_plan(plan->layer) != NULL};
   memcpy(plan->facts, facts, sizeof facts);
+  plan->gpu = gpu;
   plan->row = config->batch * config->hidden * (int64_t)bppsa_dtype_size(config->dtype);
   return BPPSA_OK;
 }
@@ -221,24 +223,36 @@ int64_t bppsa_python_record_bytes(void) {
   return (int64_t)sizeof(bppsa_python_record);
 }
 
-bppsa_status bppsa_python_plan_run(const bppsa_python_plan *plan, int kind, void *const arrays[ARRAYS], void *scratch,
-                                   bppsa_python_record *record) {
+static bppsa_status run_on(const bppsa_python_plan *plan, const bppsa_device *device, int kind, void *const arrays[ARRAYS],
+                           void *scratch, bppsa_python_record *record) {
   bppsa_layer_forward_record forward = {.pause = {0}};
   bppsa_layer_backward_record backward = {.state = {.warm_up = 0}};
-  bppsa_python_extras extras = {.row = plan->row, .far_resets = bppsa_device_get_kind(plan->device) != BPPSA_CPU};
+  bppsa_python_extras extras = {.row = plan->row, .far_resets = plan->gpu >= 0};
   if (record != NULL) {
     forward.pause = (bppsa_forward_pause){.failures = record->state[0], .left = record->state[1]};
     backward.state = (bppsa_backward_state){.pause = forward.pause, .warm_up = record->state[2]};
     extras.forward = kind == BPPSA_PYTHON_FORWARD ? &forward : NULL;
     extras.backward = kind == BPPSA_PYTHON_BACKWARD ? &backward : NULL;
   }
-  BPPSA_TRY(bppsa_python_compute(kind, plan->layer, plan->device, arrays, &extras, scratch));
+  BPPSA_TRY(bppsa_python_compute(kind, plan->layer, device, arrays, &extras, scratch));
   if (record != NULL) {
     const bppsa_forward_pause pause = kind == BPPSA_PYTHON_FORWARD ? forward.pause : backward.state.pause;
     *record = (bppsa_python_record){
         .state = {pause.failures, pause.left, backward.state.warm_up}, .forward = forward.stats, .backward = backward.stats};
   }
   return BPPSA_OK;
+}
+
+bppsa_status bppsa_python_plan_run(const bppsa_python_plan *plan, int kind, void *const arrays[ARRAYS], void *scratch,
+                                   bppsa_python_record *record, void *stream) {
+  if (plan->gpu < 0 || stream == NULL) {
+    return run_on(plan, plan->device, kind, arrays, scratch, record);
+  }
+  bppsa_device *here;
+  BPPSA_TRY(bppsa_python_open_device(1, plan->gpu, stream, &here));
+  const bppsa_status status = run_on(plan, here, kind, arrays, scratch, record);
+  bppsa_device_destroy(here);
+  return status;
 }
 
 void bppsa_python_account_note(bppsa_python_account *account, const bppsa_python_plan *plan, int backward,

@@ -121,9 +121,10 @@ typedef struct {
 } bppsa_python_record;
 int64_t bppsa_python_record_bytes(void);
 /* Computes a pass. arrays: at their numbers. scratch: as many bytes as facts say, at a multiple of 64. record: NULL where nothing
- * is kept from pass to pass. Errors of recurrent/layer.h. */
+ * is kept from pass to pass. stream: of a GPU, on which the pass is queued; NULL: the plan's. The pass takes no memory of the GPU
+ * and waits for nothing, so that a CUDA graph can record it; the plan must outlive the graph. Errors of recurrent/layer.h. */
 bppsa_status bppsa_python_plan_run(const bppsa_python_plan *plan, int kind, void *const arrays[ARRAYS], void *scratch,
-                                   bppsa_python_record *record);
+                                   bppsa_python_record *record, void *stream);
 /* Adds a recorded pass to sums. */
 void bppsa_python_account_note(bppsa_python_account *account, const bppsa_python_plan *plan, int backward,
                                const bppsa_python_record *record);

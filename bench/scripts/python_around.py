@@ -10,6 +10,7 @@ processor time of the thread, medians of the rounds. First the layer's results a
 differ.
 """
 import argparse
+import ctypes
 import statistics
 import sys
 import time
@@ -35,14 +36,13 @@ STEPS, BATCH, INPUTS, HIDDEN = 1000, 16, 1, 20
 SIGNATURE = "(Tensor[] arrays, str arguments, str results, str layer) -> Tensor[]"
 
 
-def define_empty():
-    """Operators with the signature of bppsa::forward that allocate their results."""
+def define_empty(shapes):
+    """Operators with the signature of bppsa::forward that allocate results of these shapes, by their names."""
     library = torch.library.Library("bppsa_empty", "DEF")
 
     def empty(arrays, arguments, results, layer):
-        call = _passes.call_of("forward", arguments, results, layer)
-        sizes = _passes.Sizes(call, dict(zip(call.arguments, arrays)))
-        return [arrays[0].new_empty(sizes.of(name)) for name in call.results]
+        x = arrays[0]
+        return [x.new_empty(shape) for shape in shapes[layer, results]]
 
     library.define("empty" + SIGNATURE)
     library.impl("empty", empty, "CPU")
@@ -67,8 +67,7 @@ class Empty(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *seeds):
         arguments, _, layer = ctx.call
-        wanted = " ".join("of_" + name for name in arguments.split())
-        return (None, *torch.ops.bppsa_empty.empty(list(ctx.saved_tensors[:len(arguments.split())]), arguments, wanted, layer))
+        return (None, None, *torch.ops.bppsa_empty.empty(list(ctx.saved_tensors), arguments, "gradients", layer))
 
 
 def verify(cell):
@@ -86,13 +85,24 @@ def verify(cell):
         sys.exit("python_around.py: error: %s: results differ from torch.nn's by %g, expected 1e-12" % (cell, worst))
 
 
-def measure(cell, rounds):
-    """Microseconds of the layer, and of the empty operator."""
-    layer = getattr(bppsa.torch, cell)(INPUTS, HIDDEN)
+def returns_at_once():
+    """A function of the library for ctypes in the place of the one that computes a pass: it takes the same arguments."""
+    function = ctypes.CFUNCTYPE(ctypes.c_int, *_native._plan_run.argtypes)
+    return function(("bppsa_python_left_behind", _native._library))
+
+
+def measure(cell, rounds, shapes):
+    """Microseconds of the layer, of the empty operator, and of torch.nn's layer for a single step of two units."""
+    layer, theirs = getattr(bppsa.torch, cell)(INPUTS, HIDDEN), getattr(torch.nn, cell)(1, 2)
     x, seed = torch.randn(STEPS, BATCH, INPUTS), torch.randn(STEPS, BATCH, HIDDEN)
+    little, its_seed = torch.randn(1, 1, 1), torch.randn(1, 1, 2)
     weights = list(layer.parameters())
-    results = _passes.results_of(cell.lower(), True, False, False)
-    call = ("x w_ih w_hh b_ih b_hh", results, layer_text(cell))
+    results, text = _passes.results_of(cell.lower(), True, False, False), layer_text(cell)
+    names = ("x", "w_ih", "w_hh", "b_ih", "b_hh")
+    call = (" ".join(names), results, text)
+    sizes = _passes.Sizes(_passes.call_of("forward", *call), dict(zip(names, (x, *weights))))
+    shapes[text, results] = [sizes.of(name) for name in results.split()]
+    shapes[text, "gradients"] = [weight.shape for weight in weights]
 
     def of_layer():
         layer.zero_grad(set_to_none=True)
@@ -102,8 +112,12 @@ def measure(cell, rounds):
         layer.zero_grad(set_to_none=True)
         Empty.apply(call, x, *weights)[0].backward(seed)
 
-    times = {of_layer: [], of_empty: []}
-    with mock.patch.object(_native, "_plan_run", lambda *arguments: 0):
+    def of_torch():
+        theirs.zero_grad(set_to_none=True)
+        theirs(little)[0].backward(its_seed)
+
+    times = {of_layer: [], of_empty: [], of_torch: []}
+    with mock.patch.object(_native, "_plan_run", returns_at_once()):
         for number in range(rounds + 20):
             for function, found in times.items():
                 begin = time.thread_time_ns()
@@ -125,13 +139,15 @@ def main():
     if not MODERN:
         sys.exit("python_around.py: error: PyTorch %s, expected 2.5 or newer" % torch.__version__)
     torch.set_num_threads(1)
-    library, rows = define_empty(), []  # noqa: F841: operators live as long as their library
+    shapes, rows = {}, []
+    library = define_empty(shapes)  # noqa: F841: operators live as long as their library
     for cell in ("RNN", "GRU", "LSTM"):
         verify(cell)
-        whole, empty = measure(cell, options.rounds)
+        whole, empty, theirs = measure(cell, options.rounds, shapes)
         rows.append({"cell": cell, "seq_len": STEPS, "batch": BATCH, "hidden": HIDDEN, "microseconds": round(whole, 2),
-                     "empty": round(empty, 2), "beyond": round(whole - empty, 2)})
-        print("%-5s %7.1f us, an empty operator %7.1f, beyond it %6.1f" % (cell, whole, empty, whole - empty), flush=True)
+                     "empty": round(empty, 2), "beyond": round(whole - empty, 2), "torch_nn_of_one_step": round(theirs, 2)})
+        print("%-5s %7.1f us, an empty operator %7.1f, beyond it %6.1f; torch.nn's with one step %7.1f" %
+              (cell, whole, empty, whole - empty, theirs), flush=True)
     results_file.write(options.out, {"bench": "python_around", "torch": torch.__version__, "python": sys.version.split()[0],
                                      "bppsa": bppsa.__version__, "commit": program.commit(), "date": program.now(),
                                      "rounds": options.rounds, "threads": 1, "clock": "processor time of the thread",

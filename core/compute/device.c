@@ -1,5 +1,6 @@
 #include "core/compute/device.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -65,10 +66,23 @@ bppsa_status bppsa_device_parse(const char *name, bppsa_device_kind *kind, int32
   return BPPSA_OK;
 }
 
+/* The report on the GPUs of this process. One that is good is kept: it is asked for again while a stream is recorded, where the
+ * self-test, which takes memory and waits, would spoil the recording. */
+static void ask_gpus(bppsa_cuda_report *report) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  static bppsa_cuda_report good;
+  pthread_mutex_lock(&lock);
+  if (!good.kernel_checked) {
+    bppsa_cuda_probe(&good);
+  }
+  *report = good;
+  pthread_mutex_unlock(&lock);
+}
+
 /* Checks that GPU `index` exists and works. hardware gets its name if it is known. */
 static bppsa_status find_gpu(const char *name, int32_t index, char *hardware, size_t size) {
-  bppsa_cuda_report report = {0};
-  bppsa_cuda_probe(&report);
+  bppsa_cuda_report report;
+  ask_gpus(&report);
   if (!report.built) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "device %s: this build has no CUDA (%s); use device cpu", name,
                       report.detail[0] != '\0' ? report.detail : "compiled without it");

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from . import _native
-from ._passes import KINDS, PARAMETERS, SHAPES, TAPE, Call, Named, Sizes, call_of, compute, last_rows, plain
+from ._passes import KINDS, PARAMETERS, SHAPES, TAPE, Call, Named, Sizes, again, call_of, compute, last_rows, plain
 
 _Tensors = Sequence[Tensor]
 
@@ -31,7 +31,7 @@ def transforms() -> bool:
 def dispatch(call: Call, arrays: _Tensors) -> list[Tensor]:
     """The results of a pass, without derivatives: computed, or recorded by whoever records."""
     if plain(arrays):
-        return compute(call, arrays)
+        return again(call, arrays) or compute(call, arrays)
     with torch._C._AutoDispatchBelowAutograd():
         return getattr(torch.ops.bppsa, call.kind)(list(arrays), " ".join(call.arguments), " ".join(call.results), call.text)
 
@@ -52,6 +52,24 @@ def run(kind: str, named: Named, results: Sequence[str], text: str) -> Named:
 
 # ---- functions ----
 
+def _keep(ctx: Any, call: Call, arrays: _Tensors, output: _Tensors) -> None:
+    """Keeps what derivatives of a pass read."""
+    ctx.call = call
+    ctx.set_materialize_grads(False)
+    ctx.mark_non_differentiable(*[result for name, result in zip(call.results, output) if name in TAPE])
+    kept = [result for name, result in zip(call.results, output) if name in _KEPT]
+    if transforms() or not plain(arrays):
+        ctx.shapes = None
+        ctx.save_for_backward(*arrays, *kept)
+        ctx.save_for_forward(*arrays, *kept)
+        return
+    # The values of the forward pass: aliases, which `x.data = ..` does not change. Behind them what derivatives of the
+    # gradients go to.
+    aliases = [array.detach() for array in arrays]
+    ctx.shapes = [(array.shape, array.dtype, array.device, array.data_ptr()) for array in (*aliases, *kept)]
+    ctx.save_for_backward(*aliases, *kept, *[array for array in arrays if array.requires_grad])
+
+
 class _Pass(torch.autograd.Function):
     """A pass of one kind: a call and its arrays, in order, to its results."""
 
@@ -62,20 +80,7 @@ class _Pass(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         call, *arrays = inputs
-        ctx.call = call
-        ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(*[result for name, result in zip(call.results, output) if name in TAPE])
-        kept = [result for name, result in zip(call.results, output) if name in _KEPT]
-        if transforms() or not plain(arrays):
-            ctx.shapes = None
-            ctx.save_for_backward(*arrays, *kept)
-            ctx.save_for_forward(*arrays, *kept)
-            return
-        # The values of the forward pass: aliases, which `x.data = ..` does not change. Behind them what derivatives of the
-        # gradients go to.
-        aliases = [array.detach() for array in arrays]
-        ctx.shapes = [(array.shape, array.dtype, array.device, array.data_ptr()) for array in (*aliases, *kept)]
-        ctx.save_for_backward(*aliases, *kept, *[array for array in arrays if array.requires_grad])
+        _keep(ctx, call, arrays, output)
 
     @staticmethod
     def backward(ctx: Any, *seeds: Tensor | None) -> Any:
@@ -83,8 +88,13 @@ class _Pass(torch.autograd.Function):
         given = {name: seed for name, seed in zip(call.results, seeds) if seed is not None and name not in TAPE}
         if not given:
             return (None,) * (1 + len(call.arguments))
+        saved = ctx.saved_tensors  # once, because hooks may recompute what they are asked for
+        if call.number == 0 and ctx.shapes is not None and not torch.is_grad_enabled() and not transforms() and _seeds_level() == 0:
+            gradients = _gradients_again(call, saved, seeds, ctx.needs_input_grad)
+            if gradients is not None:
+                return gradients
         wanted = [name for name, want in zip(call.arguments, ctx.needs_input_grad[1:]) if want and name not in TAPE]
-        found = _GRADIENTS[call.kind](call, _saved_of(ctx), given, wanted)
+        found = _GRADIENTS[call.kind](call, _saved_of(ctx, saved), given, wanted)
         return (None, *[found.get(name) for name in call.arguments])
 
     @staticmethod
@@ -105,10 +115,10 @@ _Pass.forward.__signature__ = inspect.signature(_Pass.forward)  # type: ignore[a
 _KEPT = (*TAPE, "d_h", "d_c")  # results that are read again
 
 
-def _saved_of(ctx: Any) -> Named:
+def _saved_of(ctx: Any, tensors: _Tensors) -> Named:
     """The arrays of a pass and what it kept, by their names: those that derivatives go to, where the graph of gradients is
     recorded."""
-    call, saved = ctx.call, list(ctx.saved_tensors)
+    call, saved = ctx.call, list(tensors)
     names = [*call.arguments, *[name for name in call.results if name in _KEPT]]
     if ctx.shapes is None:
         return dict(zip(names, saved))
@@ -130,6 +140,44 @@ def _saved_of(ctx: Any) -> Named:
 
 
 # ---- derivatives ----
+
+class _Gradients:
+    """The pass that computes gradients of a forward pass, without a graph of their own. saved: which of the saved tensors it
+    reads. seeds: the numbers of the results whose gradients come in. places: where each gradient belongs among what
+    _Pass.backward gives."""
+
+    __slots__ = ("call", "saved", "seeds", "places", "none")
+
+    def __init__(self, call: Call, seeds: Sequence[bool], wanted: Sequence[bool]) -> None:
+        inputs = [name for name in (*call.arguments, *call.results)
+                  if name in PARAMETERS or name in TAPE or name in ("lengths", "resets")]
+        kept = [*call.arguments, *[name for name in call.results if name in _KEPT]]
+        self.saved = [kept.index(name) for name in inputs]
+        self.seeds = [number for number, (name, seed) in enumerate(zip(call.results, seeds)) if seed and name not in TAPE]
+        names = [name for name, want in zip(call.arguments, wanted[1:]) if want]
+        self.places = [1 + call.arguments.index(name) for name in names]
+        self.none = [None] * (1 + len(call.arguments))
+        self.call = call_of("backward", " ".join([*inputs, *[f"of_{call.results[number]}" for number in self.seeds]]),
+                            " ".join([f"of_{name}" for name in names]), call.text)
+
+
+def _gradients_again(call: Call, saved: _Tensors, seeds: Sequence[Tensor | None], wanted: tuple[bool, ...]) -> Any:
+    """What _Pass.backward gives of a forward pass, with few steps of Python; None: see again."""
+    key = (wanted, *[seed is not None for seed in seeds])
+    found = call.gradients.get(key)
+    if found is None:
+        found = call.gradients[key] = _Gradients(call, key[1:], wanted)
+    arrays = [*[saved[number] for number in found.saved], *[seeds[number] for number in found.seeds]]
+    if not plain(arrays):
+        return None
+    results = again(found.call, arrays)
+    if results is None:
+        return None
+    gradients = found.none.copy()
+    for place, gradient in zip(found.places, results):
+        gradients[place] = gradient
+    return tuple(gradients)
+
 
 def _inputs(named: Named) -> Named:
     """What every pass over a tape reads: a forward pass's arguments and its tape."""
@@ -259,6 +307,18 @@ _TANGENTS = {"forward": _forward_tangents, "backward": _backward_tangents, "tang
              "third": _third}
 _FUNCTIONS = {kind: type(f"Layer{kind.capitalize()}", (_Pass,), {}) for kind in KINDS}
 FORWARD = _FUNCTIONS["forward"]
+
+
+class EAGER(_Pass):
+    """FORWARD outside of torch.func and of forward-mode differentiation: PyTorch calls it in fewer steps."""
+
+    @staticmethod
+    def forward(ctx: Any, call: Call, *arrays: Tensor) -> Any:
+        results = tuple(dispatch(call, arrays))
+        _keep(ctx, call, arrays, results)
+        return results
+
+    setup_context = torch.autograd.Function.setup_context
 
 
 # ---- vmap ----

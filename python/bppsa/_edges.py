@@ -79,3 +79,9 @@ def opaque(what: Callable[[tuple[Any, ...]], str]) -> Callable[[Callable[..., An
         return call
 
     return decorate
+
+
+def onnx_translations() -> Any:
+    """Of an older PyTorch: there are none."""
+    raise NotImplementedError(f"bppsa.torch.onnx_translations: PyTorch {torch.__version__}, expected 2.6 or newer, or a layer of "
+                              "torch.nn with its state_dict (docs/python.md, \"Export\")")

@@ -58,7 +58,7 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "plan_create": (_Int, [_Text, _Text, _Text, _Sizes, ctypes.c_double, ctypes.c_int32, _Pointer, _Pointers]),
     "plan_destroy": (None, [_Pointer]),
     "plan_facts": (None, [_Pointer, _Sizes]),
-    "plan_run": (_Int, [_Pointer, _Int, _Pointers, _Pointer, _Pointer]),
+    "plan_run": (_Int, [_Pointer, _Int, _Pointers, _Pointer, _Pointer, _Pointer]),
     "record_bytes": (ctypes.c_int64, []),
     "account_note": (None, [_Pointer, _Pointer, _Int, _Pointer]),
     "xla_facts": (_Int, [_Text, _Text, _Text, _Int, _Int, ctypes.c_int64, _Int, _Sizes, ctypes.c_int64, _Sizes]),
@@ -316,10 +316,10 @@ class Plan:
         self.scratch: list[int] = facts[2:7]  # bytes, of each kind of pass
         self.speculates = [bool(fact) for fact in facts[8:10]]  # forward and backward passes: in chunks of time?
 
-    def run(self, kind: int, at: Any, scratch: int, record: Record | None = None) -> None:
+    def run(self, kind: int, at: Any, scratch: int, record: Record | None = None, stream: int | None = None) -> None:
         """Computes a pass with arrays at these addresses (addresses), which it reads and writes during the call alone, on a GPU
-        until its stream has done the work."""
-        _check(_plan_run(self._handle, kind, at, scratch, None if record is None else record.memory))
+        until its stream has done the work: this one, or the plan's."""
+        _check(_plan_run(self._handle, kind, at, scratch, None if record is None else record.memory, stream))
 
     def __del__(self, destroy: Callable[..., None] = _plan_destroy) -> None:
         if getattr(self, "_handle", None):

@@ -78,11 +78,13 @@ def layer_of(text: str) -> Layer:
 class Call:
     """A pass without its arrays: the names of those that it has, and of those that it gives."""
 
-    __slots__ = ("kind", "number", "arguments", "results", "text", "layer")
+    __slots__ = ("kind", "number", "arguments", "results", "text", "layer", "x", "w_hh", "gradients")
 
     def __init__(self, kind: str, arguments: str, results: str, text: str) -> None:
         self.kind, self.number, self.text, self.layer = kind, KINDS.index(kind), text, layer_of(text)
         self.arguments, self.results = tuple(arguments.split()), tuple(results.split())
+        self.x, self.w_hh = (self.arguments.index(name) if name in self.arguments else -1 for name in ("x", "w_hh"))
+        self.gradients: dict[Any, Any] = {}  # calls of its gradients, by which seeds there are and what wants one
         for name in (*self.arguments, *self.results):
             if name not in SHAPES:
                 raise _native.RequestError(f"bppsa.torch: {kind}: {name!r} is no array of a pass, expected one of "
@@ -170,7 +172,7 @@ def _key(call: Call, named: Named, sizes: Sizes) -> tuple[Any, ...]:
     to_inputs = call.kind != "backward" or "of_x" in call.results or "of_h0" in call.results or "of_c0" in call.results
     return (layer[:4], (sizes.steps, sizes.batch, sizes.width, sizes.hidden), x.dtype is torch.float64,
             ("b_ih" in named or "b_hh" in named, "lengths" in named, "resets" in named, "reset_state" in named),
-            to_inputs, torch.get_num_threads(), *_tensors.place(x), layer[4:7])
+            to_inputs, torch.get_num_threads(), x.get_device() if x.is_cuda else -1, None, layer[4:7])
 
 
 def last_rows(states: Tensor, lengths: Tensor | None) -> Tensor:
@@ -239,42 +241,58 @@ def compute(call: Call, arrays: Sequence[Tensor]) -> list[Tensor]:
                                    "torch.float64 on the CPU or a GPU of CUDA")
     for name, array in named.items():
         named[name] = _readable(call, name, array, sizes.of(name), x)
+    if sizes.batch == 0:
+        return [x.new_zeros(sizes.of(name)) for name in call.results]
     return _compute(call, named, sizes)
 
 
+def _made(call: Call) -> list[str]:
+    """The arrays that the library writes, which are results, or of which results are made."""
+    if call.kind != "forward":
+        return [name for name in call.results if name in _NUMBER]
+    tape = results_of(call.layer.cell, True, False, False).split()
+    # Where the states are kept, the outputs are an array of their own, because the caller may change these.
+    return [name for name in ("y", *tape) if name in TAPE or (name == "y" and "h" in call.results)]
+
+
+def _results(call: Call, made: Named, x: Tensor, lengths: Tensor | None, sequential: bool) -> list[Tensor]:
+    """The results of a pass, of what the library has written."""
+    return [made[name] if name in made else
+            made["h"][1:] if name == "y" else
+            made["c"][1:].clone() if name == "cells" else
+            last_rows(made["h" if name == "h_last" else "c"], lengths).clone() if name in ("h_last", "c_last") else
+            x.new_full((), float(sequential))  # marks, and what goes to that of the layer below
+            for name in call.results]
+
+
 def _compute(call: Call, named: Named, sizes: Sizes) -> list[Tensor]:
-    x, to = named["x"], {name: None for name in call.results}
-    if sizes.batch == 0:
-        return [x.new_zeros(sizes.of(name)) for name in to]
-    forward = call.kind == "forward"
-    made = {name: _empty(x, sizes.of(name)) for name in (*to, *(results_of(call.layer.cell, True, False, False).split()
-                                                               if forward else ()))
-            if name in _NUMBER and not (forward and name == "y")}
-    if forward and "h" in to:  # the states are kept, and the caller may change the outputs
-        made["y"] = x.new_empty(sizes.of("y"))
+    x = named["x"]
+    made = {name: x.new_empty(sizes.of(name)) if name == "y" else _empty(x, sizes.of(name)) for name in _made(call)}
     flops = _flops(call, sizes)
     if flops > _tensors.LONG:  # such a pass goes on behind Ctrl-C: aliases keep the memory, whatever `x.data = ..` does meanwhile
         named = {name: array.detach() for name, array in named.items()}
-    sequential = _tensors.call(flops, x, lambda: _run(call, named, made, _key(call, named, sizes)))
-    lengths = named.get("lengths")
-    for name in to:
-        to[name] = made[name] if name in made else \
-            made["h"][1:] if name == "y" else \
-            made["c"][1:].clone() if name == "cells" else \
-            last_rows(made["h" if name == "h_last" else "c"], lengths).clone() if name in ("h_last", "c_last") else \
-            x.new_full((), float(sequential))  # marks, and what goes to that of the layer below
-    return list(to.values())
+    account = find_account(call.layer.account) or _NOBODY
+    key = _key(call, named, sizes)
+    plan, sequential = _tensors.call(flops, x, lambda: _run(call, named, made, account, key))
+    if flops <= _tensors.LONG and not x.is_cuda and not (call.number < 2 and plan.speculates[call.number]):
+        if len(account.ready) >= _READY:
+            account.ready = {}
+        account.ready[_ready_key(call, (x, named["w_hh"]))] = _Ready(call, named, made, plan)
+    return _results(call, made, x, named.get("lengths"), sequential)
 
 
-def _run(call: Call, named: Named, made: Named, key: Any) -> bool:
-    """Computes a pass from arrays to arrays, which are its own, behind an interrupt too. Was it sequential instead of in chunks?"""
-    x, account = named["x"], find_account(call.layer.account)
-    plan = (account or _NOBODY).plan(key)  # a new one may take seconds
-    memory, sequential = None, False
-    if not x.is_cuda and call.number < 2 and plan.speculates[call.number]:
+def _run(call: Call, named: Named, made: Named, account: Account, key: Any) -> tuple[_native.Plan, bool]:
+    """Computes a pass from arrays to arrays, which are its own, behind an interrupt too. Its plan, and whether it was sequential
+    instead of in chunks."""
+    x, plan = named["x"], account.plan(key)  # a new one may take seconds
+    memory, stream, sequential = None, _tensors.place(x)[1], False
+    if x.is_cuda:
+        if torch.cuda.is_current_stream_capturing():
+            account.record(plan)
+    elif call.number < 2 and plan.speculates[call.number]:
         to_inputs = any(name in call.results for name in ("of_below", "of_x", "of_h0", "of_c0"))
         sequential = call.kind == "backward" and (call.layer.number < 0 or (to_inputs and _misses(named)))
-        memory = _Memory(call, account, sequential)
+        memory = _Memory(call, None if account is _NOBODY else account, sequential)
     scratch = x.new_empty(plan.scratch[call.number], dtype=torch.uint8)
     at = _native.addresses()
     for group in (named, made):
@@ -282,10 +300,65 @@ def _run(call: Call, named: Named, made: Named, key: Any) -> bool:
             number = _NUMBER.get(name)
             if number is not None:
                 at[number] = array.data_ptr()
-    plan.run(call.number, at, scratch.data_ptr(), None if memory is None else memory.record)
+    plan.run(call.number, at, scratch.data_ptr(), None if memory is None else memory.record, stream)
     if memory is not None:
         memory.end(plan)
-    return sequential
+    return plan, sequential
+
+
+# ---- the same pass again ----
+
+class _Ready:
+    """A pass on the CPU whose like has been computed: all that depends on shapes. given: of each argument its shape, its type and
+    its number. made: of each array that the library writes its name, its shape and its number."""
+
+    __slots__ = ("plan", "given", "made", "scratch")
+
+    def __init__(self, call: Call, named: Named, made: Named, plan: _native.Plan) -> None:
+        self.plan, self.scratch = plan, (plan.scratch[call.number],)
+        self.given = [(array.shape, array.dtype, _NUMBER.get(name, -1)) for name, array in named.items()]
+        self.made = [(name, tuple(array.shape), _NUMBER[name]) for name, array in made.items()]
+
+
+_READY = 1024  # an account prepares at most so many
+
+
+def _ready_key(call: Call, arrays: Sequence[Tensor]) -> Any:
+    x, w_hh = arrays
+    return call, x.shape, w_hh.shape, x.dtype, torch.get_num_threads()
+
+
+def again(call: Call, arrays: Sequence[Tensor]) -> list[Tensor] | None:
+    """The results of a pass on the CPU, with few steps of Python. None: none of its kind and shapes has been computed yet, or an
+    array is not what it is to be; compute says what."""
+    x = arrays[call.x]
+    account = find_account(call.layer.account) or _NOBODY
+    ready = account.ready.get((call, x.shape, arrays[call.w_hh].shape, x.dtype, torch.get_num_threads()))
+    if ready is None or _watched():
+        return None
+    at, kept = _native.addresses(), []
+    for array, (shape, dtype, number) in zip(arrays, ready.given):
+        if array.dtype is not dtype or array.shape != shape or not array.is_cpu or array.is_cuda or array.layout is not _STRIDED:
+            return None
+        if not array.is_contiguous() or array.is_neg():
+            array = _tensors.dense(array)
+            kept.append(array)
+        if number >= 0:
+            at[number] = array.data_ptr()
+    made = {}
+    for name, shape, number in ready.made:
+        made[name] = array = x.new_empty(shape)
+        at[number] = array.data_ptr()
+    scratch = x.new_empty(ready.scratch, dtype=_BYTE)
+    ready.plan.run(call.number, at, scratch.data_ptr())
+    if call.number != 0:
+        return list(made.values()) if len(made) == len(call.results) else _results(call, made, x, None, False)
+    return _results(call, made, x, arrays[call.arguments.index("lengths")] if "lengths" in call.arguments else None, False)
+
+
+_STRIDED, _BYTE = torch.strided, torch.uint8
+# Does torch.compile look at each function that is called? Then only what it is told not to look at may be called.
+_watched = getattr(getattr(torch._C._dynamo, "eval_frame", None), "get_eval_frame_callback", lambda: True)
 
 
 _NOBODY = Account()  # keeps plans of calls whose module is gone, or in another process

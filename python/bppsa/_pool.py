@@ -57,12 +57,15 @@ class Idle:
 class Account:
     """What the passes of one module in chunks of time did, and what the next ones have to know: the state of each direction of
     each layer, by its number, of backward passes (states) and of forward passes (pauses). It also keeps the plans of
-    latest passes. handle: a text by which calls find it, in this process alone."""
+    latest passes. ready: passes that are prepared for arrays of certain shapes, with these plans (_passes.py). handle: a text by
+    which calls find it, in this process alone."""
 
     def __init__(self, states: Mapping[int, _native.State] | None = None) -> None:
         self.states: dict[int, _native.State] = dict(states or {})
         self.pauses: dict[int, _native.State] = {}
         self._plans: collections.OrderedDict[Any, _native.Plan] = collections.OrderedDict()
+        self._recorded: set[_native.Plan] = set()
+        self.ready: dict[Any, Any] = {}
         self._sums = _native.Sums()
         self._lock = threading.Lock()
         self.handle = secrets.token_hex(8)
@@ -79,7 +82,13 @@ class Account:
                 self._plans[key] = found
                 while len(self._plans) > _PLANS:
                     dropped.append(self._plans.popitem(last=False))
+                if dropped:
+                    self.ready = {}
         return found
+
+    def record(self, plan: _native.Plan) -> None:
+        """A CUDA graph has a pass of this plan, which the account keeps from now on."""
+        self._recorded.add(plan)
 
     def note(self, plan: _native.Plan, backward: bool, record: _native.Record) -> None:
         """Counts a pass."""

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
+from ._tensors import recording
+
 
 class Spans:
     """The samples of a batch of T steps. lengths: int64 [B] on the CPU, or None where all samples have T steps. resets: bytes [T,B]
@@ -78,7 +80,7 @@ def check_resets(name: str, resets: Any, shape: Sequence[int], turned: bool, dev
         where = (resets > 1).nonzero()[0].tolist()
         raise ValueError(f"{name}: resets{where} is {int(resets[tuple(where)])}, expected 0 or 1")
     mask = resets.t() if turned else resets.unsqueeze(1) if len(shape) == 1 else resets
-    return mask.contiguous().view(torch.uint8)
+    return mask.to(torch.uint8) if recording() else mask.contiguous().view(torch.uint8)
 
 
 def packed_spans(packed: PackedSequence, mask: Tensor | None) -> tuple[int, Spans]:

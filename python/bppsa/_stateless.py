@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from . import _native
-from ._derivatives import FORWARD, dispatch, transforms, within
+from ._derivatives import EAGER, FORWARD, dispatch, transforms, within
 from ._edges import cannot
 from ._passes import call_of, results_of
 from ._precision import widened
@@ -37,11 +37,13 @@ def opaque(what: Callable[[tuple[Any, ...]], str]) -> Callable[[Callable[..., An
 
 def _weights(module: Any, x: Tensor, number: int) -> list[Tensor]:
     """W_ih, W_hh and, if the module has them, b_ih and b_hh of one direction of one layer."""
-    names, found = module._names[number], []
+    names, parameters, found = module._names[number], module._parameters, []
     rows = GATES[module._cell] * module.hidden_size
     shapes = ((rows, x.shape[2]), (rows, module.hidden_size), (rows,), (rows,))
     for name, shape in zip(names, shapes):
-        tensor = getattr(module, name)
+        tensor = parameters.get(name)
+        if tensor is None:  # something else than a parameter has taken its place
+            tensor = getattr(module, name)
         if type(tensor) is not torch.nn.Parameter or tensor.dtype is not x.dtype or tensor.device != x.device:
             tensor = checked(f"bppsa.torch.{type(module).__name__}: {name}", widened(tensor), x)
         if tensor.shape != shape:
@@ -99,7 +101,7 @@ def run(module: Any, x: Tensor, spans: Spans, first: Any, number: int, marks: Ma
         found = torch.ops.bppsa.forward(list(named.values()), " ".join(named), results, text)
     else:
         call = call_of("forward", " ".join(named), results, text)
-        found = (FORWARD.apply(call, *named.values()) if recorded else dispatch(call, list(named.values())))
+        found = (FORWARD if mapped else EAGER).apply(call, *named.values()) if recorded else dispatch(call, list(named.values()))
     # y, h_last, and perhaps c_last, cells and a mark
     last = tuple([part.unsqueeze(0) for part in found[1:2 + module._pair]])
     states = (found[0], found[3]) if cells else (found[0],)

@@ -27,10 +27,12 @@ from ._tensors import Marks, checked as _checked
 
 if _tensors.MODERN:  # the one place where the age of PyTorch decides
     from . import _stateless as _door
+    from ._onnx import onnx_translations
 else:
     from . import _lease as _door
+    from ._edges import onnx_translations
 
-__all__ = ["Flops", "GRU", "LSTM", "RNN", "flops", "network", "scan"]
+__all__ = ["Flops", "GRU", "LSTM", "RNN", "flops", "network", "onnx_translations", "scan"]
 
 _Pool = Pool  # its name in modules that were saved whole
 

@@ -27,6 +27,19 @@ def has(module):
         return False
 
 
+class Exporter:
+    """An array of a library that numpy does not know: DLPack is all it speaks."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
 # Leaves a test out of `make test`, which sets BPPSA_TEST_SHORT where a file would take more than seconds: it runs by hand, and at
 # full length.
 at_length = unittest.skipIf(os.environ.get("BPPSA_TEST_SHORT") and os.environ.get("BPPSA_TEST_LENGTH") != "full",

@@ -166,7 +166,7 @@ static void go_through(const passes *m, bppsa_python_record *records) {
   at[ARRAY_h0] = a[H0];
   at[ARRAY_c0] = a[C0];
   at[ARRAY_y] = a[OUTPUT];
-  assert_int_equal(bppsa_python_plan_run(m->plans[0], BPPSA_PYTHON_FORWARD, at, m->scratch, records), BPPSA_OK);
+  assert_int_equal(bppsa_python_plan_run(m->plans[0], BPPSA_PYTHON_FORWARD, at, m->scratch, records, NULL), BPPSA_OK);
   copy(m, a[LAST_H], (char *)m->h[0] + T * row, row);
   if (m->c[0] != NULL) {
     copy(m, a[LAST_C], (char *)m->c[0] + T * row, row);
@@ -174,7 +174,7 @@ static void go_through(const passes *m, bppsa_python_record *records) {
   }
   assert_int_equal(bppsa_memory_queue_clear(m->where, m->x, x), BPPSA_OK);
   put_arrays(m, m->x, 2, at);
-  assert_int_equal(bppsa_python_plan_run(m->plans[0], BPPSA_PYTHON_FORWARD, at, m->scratch, NULL), BPPSA_OK);
+  assert_int_equal(bppsa_python_plan_run(m->plans[0], BPPSA_PYTHON_FORWARD, at, m->scratch, NULL, NULL), BPPSA_OK);
   void *const tapes[3][2] = {{m->h[0], m->h[1]}, {m->c[0], m->c[1]}, {m->saved[0], m->saved[1]}};
   for (int i = 0; i < 3; ++i) {
     const int64_t bytes = m->sizes[i == 2];
@@ -191,7 +191,8 @@ static void go_through(const passes *m, bppsa_python_record *records) {
     at[gradients[k]] = a[GRADIENT + k];
   }
   assert_int_equal(
-      bppsa_python_plan_run(m->plans[1], BPPSA_PYTHON_BACKWARD, at, m->scratch, records != NULL ? &records[1] : NULL), BPPSA_OK);
+      bppsa_python_plan_run(m->plans[1], BPPSA_PYTHON_BACKWARD, at, m->scratch, records != NULL ? &records[1] : NULL, NULL),
+      BPPSA_OK);
 }
 
 /* Runs a forward and a backward pass on `where`, whose stream is the caller's, from the inputs of `values` to its results. */

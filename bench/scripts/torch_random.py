@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""Random layers of bppsa.torch beside the plain autograd of torch.nn in float64: three cells, one to three layers, directions,
+biases, states, six scans.
+
+    PYTHONPATH=build/cpu/python build/rivals/bin/python bench/scripts/torch_random.py 300 torch_random.json
+
+The cases are those of tests/python/torch_reference.py, from the seed FIRST [0] on. Of each, values, gradients, gradients of a
+penalty on gradients, derivatives along a direction and Hessian-vector products in two ways are compared; the document has the
+largest difference of each, relative where an array has numbers above 1. Exit code 1: a difference of 1e-12 or more; 77: PyTorch
+2.5 is missing.
+"""
+import os
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path += [os.path.join(ROOT, "bench", "scripts"), os.path.join(ROOT, "tests", "python")]
+
+import results_file  # noqa: E402
+from program import plain_parser, where_and_when  # noqa: E402
+
+NEAR = 1e-12
+
+
+def parse():
+    parser = plain_parser(__doc__)
+    parser.add_argument("count", type=int)
+    parser.add_argument("out", metavar="OUT.json")
+    parser.add_argument("first", type=int, nargs="?", default=0)
+    options = parser.parse_args()
+    if options.count < 1:
+        parser.error(f"count {options.count}, expected 1 or more")
+    return options
+
+
+def main():
+    options = parse()
+    try:
+        import torch
+
+        import bppsa.torch
+        from bppsa._tensors import MODERN
+        from torch_reference import Random, compare
+    except ImportError as missing:
+        print(f"torch_random.py: {missing}, expected PyTorch and PYTHONPATH=build/cpu/python")
+        return 77
+    if not MODERN:
+        print(f"torch_random.py: PyTorch {torch.__version__}, expected 2.5 or newer")
+        return 77
+    torch.set_num_threads(1)
+    worst, failed = {}, []
+    for seed in range(options.first, options.first + options.count):
+        case = Random(seed)
+        found = compare(case)
+        worst = {name: max(worst.get(name, 0.0), difference) for name, difference in found.items()}
+        if not max(found.values()) < NEAR:
+            failed.append(seed)
+            print(f"seed {seed}: {case}: {found}", flush=True)
+    results_file.write(options.out, {"bench": "torch_random", **where_and_when(), "torch": torch.__version__,
+                                     "bppsa": bppsa.__version__, "cases": options.count, "first": options.first,
+                                     "failed": failed, "worst": worst})
+    print(f"{options.count} layers, {len(failed)} wrong; the largest differences: "
+          f"{', '.join(f'{name} {difference:.1e}' for name, difference in worst.items())}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
