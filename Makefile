@@ -1,6 +1,6 @@
 # The two commands are `make demo` and `make test`. CMake does the work; see CMakePresets.json.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-check build demo test check check-long coverage gpu-bundle install wheel format clean
+.PHONY: help setup setup-check build demo test check check-long coverage gpu-bundle install wheel wheel-cuda format clean
 SHELL := /bin/sh
 PREFIX ?= /usr/local
 # CMake runs its own build tool: it must not inherit this make's job server.
@@ -15,6 +15,7 @@ help:
 	@echo "make build             build the program: build/cpu/bppsa"
 	@echo "make install PREFIX=P  install program, library, headers, completions and manual pages under P (default $(PREFIX))"
 	@echo "make wheel             build the Python package for machines without a compiler: build/dist/bppsa-*.whl (needs the network)"
+	@echo "make wheel-cuda        the same with CUDA for sm_80, 90, 100 and 120, in build/dist-cuda (needs nvcc; long)"
 	@echo "make gpu-bundle        build what bench/gpu.sh runs on a machine with a GPU: build/gpu/bundle"
 	@echo "make setup             install the packages that are missing (as root), or name them"
 	@echo "make format            clang-format 14 over all sources"
@@ -53,6 +54,9 @@ install: build
 
 wheel: setup
 	@tools/wheel build/dist
+
+wheel-cuda: setup
+	@tools/wheel build/dist-cuda cuda
 
 format:
 	@tools/check_format --fix

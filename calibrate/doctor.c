@@ -64,6 +64,11 @@ static const backend backends[] = {
      AUDIO_USE,
      false,
      {"libavutil.so.60", "libavutil.so.59", "libavutil.so.58", "libavutil.so.57"}},
+    {"protobuf-c",
+     "libprotobuf-c-dev protobuf-c-compiler",
+     "networks of ONNX files; both needed to build this",
+     false,
+     {"libprotobuf-c.so.1"}},
     {"gnuplot", "gnuplot-nox", "draws the figures of make demo and bppsa figures", true, {"gnuplot"}},
 };
 enum { BACKENDS = sizeof backends / sizeof backends[0] };

@@ -8,7 +8,7 @@
 #include "core/compute/cudnn.h"
 #include "terminal/machine.h"
 
-enum { BPPSA_DOCTOR_BACKENDS = 10, BPPSA_DOCTOR_PLACE = 512, BPPSA_DOCTOR_PROBLEM = 96 };
+enum { BPPSA_DOCTOR_BACKENDS = 11, BPPSA_DOCTOR_PLACE = 512, BPPSA_DOCTOR_PROBLEM = 96 };
 
 /* Seconds that one library has to answer when it is loaded; all of them together have four times as many. */
 #define BPPSA_DOCTOR_PATIENCE_S 10.0

@@ -6,7 +6,9 @@
 #include "cli/command.h"
 #include "cli/help.h"
 #include "cli/ranks.h"
+#include "core/base/alloc.h"
 #include "networks/network_kinds.h"
+#include "networks/weights.h"
 
 #define OBJECT_LIMIT 16 /* the most objects of one verb, and the most verbs */
 
@@ -92,9 +94,28 @@ static bool is_left_out(int argc, char **argv) {
   return (help || !ranks) && !bppsa_comm_launched_first();
 }
 
+/* Parses the options of a command. An ONNX model has weights: it stands for --weights too, unless that is given. */
+static bppsa_status parse_options(bppsa_cli *cli, const char *name, int argc, char **argv) {
+  const bppsa_option_use *uses = cli->command->uses;
+  const char *weights = bppsa_options_take(uses, BPPSA_OPTION_WEIGHTS) ? bppsa_weights_path(NULL, cli->object) : NULL;
+  if (weights == NULL) {
+    return bppsa_options_parse(name, uses, argc, argv, cli->values);
+  }
+  char option[] = "--weights", **words = bppsa_calloc((int64_t)argc + 2, sizeof *words);
+  if (words == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  words[0] = option;
+  words[1] = cli->argv[2];
+  memcpy((void *)(words + 2), (const void *)argv, (size_t)argc * sizeof *words);
+  const bppsa_status status = bppsa_options_parse(name, uses, argc + 2, words, cli->values);
+  bppsa_free((void *)words);
+  return status;
+}
+
 /* Parses the words after the first `used`, which name the command, and runs it. */
 static bppsa_status run_command(const bppsa_command *command, int used, int argc, char **argv, const bppsa_output *to,
-                                const atomic_int *told, bool *elsewhere) {
+                                const int *told, bool *elsewhere) {
   char name[BPPSA_COMMAND_NAME];
   bppsa_interrupt interrupt = {.told = told};
   bppsa_cli cli = {.command = command,
@@ -104,8 +125,7 @@ static bppsa_status run_command(const bppsa_command *command, int used, int argc
                    .to = *to,
                    .interrupt = &interrupt,
                    .elsewhere = elsewhere};
-  bppsa_status status =
-      bppsa_options_parse(bppsa_command_name(command, name, sizeof name), command->uses, argc - used, argv + used, cli.values);
+  bppsa_status status = parse_options(&cli, bppsa_command_name(command, name, sizeof name), argc - used, argv + used);
   if (status == BPPSA_OK && cli.values[BPPSA_OPTION_HELP].given) {
     bppsa_help_command(to->out, command);
     return BPPSA_OK;
@@ -118,7 +138,7 @@ static bppsa_status run_command(const bppsa_command *command, int used, int argc
   return command->run(&cli);
 }
 
-static bppsa_status run(int argc, char **argv, const bppsa_output *to, const atomic_int *told, bool *elsewhere) {
+static bppsa_status run(int argc, char **argv, const bppsa_output *to, const int *told, bool *elsewhere) {
   if (is_left_out(argc, argv)) {
     return BPPSA_OK;
   }
@@ -163,7 +183,11 @@ static int exit_code(bppsa_status status) {
   return 1;
 }
 
-int bppsa_cli_run(int argc, char **argv, FILE *out, FILE *err, const atomic_int *told) {
+int bppsa_run(int argc, char **argv, FILE *out, FILE *err, const int *told) {
+  if (argc < 0 || (argc > 0 && argv == NULL) || out == NULL || err == NULL) {
+    (void)bppsa_fail(BPPSA_ERR_ARGUMENT, "bppsa_run: expected words and two streams, none of them NULL");
+    return 2;
+  }
   const bppsa_output to = {.out = out, .err = err};
   bool elsewhere = false;
   bppsa_status status = run(argc, argv, &to, told, &elsewhere);
@@ -180,5 +204,5 @@ int bppsa_cli_run(int argc, char **argv, FILE *out, FILE *err, const atomic_int 
 }
 
 int bppsa_cli_main(int argc, char **argv, FILE *out, FILE *err) {
-  return bppsa_cli_run(argc, argv, out, err, NULL);
+  return bppsa_run(argc, argv, out, err, NULL);
 }

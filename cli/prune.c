@@ -2,6 +2,7 @@
 #include "cli/setup.h"
 #include "networks/masks.h"
 #include "networks/weight_list.h"
+#include "networks/weights.h"
 
 static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_FRACTION, .help = "fraction that is pruned; required but with N:M"},
@@ -15,7 +16,9 @@ static const bppsa_option_use uses[] = {
     BPPSA_USES_END};
 
 static const char notes[] =
-    "Every tensor NAME.weight with two extents or more is pruned by magnitude; biases stay.\n"
+    "Every tensor NAME.weight with two extents or more is pruned by magnitude. Biases stay, and so do the weights of norms:\n"
+    "they have one extent, or a NAME.bias of their own shape, as a layer norm's. torch.nn.utils.prune.global_unstructured does\n"
+    "the same where it is given the convolutions and linear operators alone.\n"
     "  class-blind         one threshold for all layers\n"
     "  class-uniform       the same fraction of every layer\n"
     "  class-distribution  a threshold for each layer, in proportion to the standard deviation of its weights\n"
@@ -92,7 +95,7 @@ static bppsa_status prune(const bppsa_cli *cli, const bppsa_safetensors *file) {
 
 static bppsa_status run(bppsa_cli *cli) {
   bppsa_safetensors *file = NULL;
-  BPPSA_TRY(bppsa_input_status(bppsa_safetensors_load(bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text, &file)));
+  BPPSA_TRY(bppsa_weights_file(bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text, &file));
   const bppsa_status status = prune(cli, file);
   bppsa_safetensors_destroy(file);
   return status;

@@ -512,12 +512,16 @@ bppsa_status bppsa_setup_streams(const bppsa_cli *cli, bool ranks, const bppsa_n
 bppsa_status bppsa_setup_windows(const bppsa_cli *cli, bool ranks, bppsa_network_config *config, bppsa_dataset *dataset) {
   const int64_t windows = bppsa_cli_value(cli, BPPSA_OPTION_BPTT)->integer;
   const char *split = bppsa_cli_value(cli, BPPSA_OPTION_SPLIT)->text;
-  const bool along = ranks && (strncmp(split, "batch", 5) != 0 || strstr(split, "time") != NULL);
-  const char *beside = along ? "ranks that share steps, which have the same number in every pass, expected --split batch"
-                       : dataset->packing != NULL ? "--pack, whose rows begin anew, expected --lengths alone"
-                       : config->steps.forward.kind == BPPSA_FORWARD_SPECULATIVE
-                           ? "a speculative forward pass, whose samples have one length, expected --forward sequential"
-                           : NULL;
+  const bool along = ranks && (strncmp(split, "batch", 5) != 0 || strstr(split, "time") != NULL),
+             whole = along || config->steps.forward.kind == BPPSA_FORWARD_SPECULATIVE; /* their samples have one length */
+  const char *beside =
+      dataset->packing != NULL ? "--pack, whose rows begin anew, expected --lengths alone"
+      : whole && dataset->lengths != NULL
+          ? "--lengths and a pass whose samples have one length, expected --forward sequential, and no --split time"
+      : whole && config->steps.reset_state
+          ? "--reset-state learned and a pass whose samples have one length, in which an epoch's first rows begin "
+            "anew with 0, expected --forward sequential, and no --split time"
+          : NULL;
   if (bppsa_cli_given(cli, BPPSA_OPTION_BPTT) && !dataset->streams) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--bptt: given without --stateful, expected --stateful too");
   }
@@ -533,8 +537,11 @@ bppsa_status bppsa_setup_windows(const bppsa_cli *cli, bool ranks, bppsa_network
                       "--bptt: %" PRId64 " batches of %" PRId64 " steps, expected at most %" PRId64 " steps in all", windows,
                       dataset->seq_len, (int64_t)BPPSA_MAX_SAMPLES);
   }
-  config->steps.forward = bppsa_forward_method_default(); /* passes of several lengths are sequential */
+  if (!whole) { /* passes of several lengths are sequential */
+    config->steps.forward = bppsa_forward_method_default();
+  }
   dataset->windows = windows;
+  dataset->whole_rows = whole;
   return BPPSA_OK;
 }
 

@@ -105,8 +105,8 @@ bppsa_status bppsa_setup_pack(const bppsa_cli *cli, const bppsa_network *network
 /* Reads --stateful, which makes the samples pieces of streams. ERR_ARGUMENT: beside two directions, or ranks that do not share
  * batches. */
 bppsa_status bppsa_setup_streams(const bppsa_cli *cli, bool ranks, const bppsa_network_config *config, bppsa_dataset *dataset);
-/* Reads --bptt, which lets gradients of streams go back through several batches. ERR_ARGUMENT: without --stateful, or more than 1
- * beside what takes one batch a pass. */
+/* Reads --bptt, which lets gradients of streams go back through several batches, in whole rows where passes speculate or ranks
+ * share steps. ERR_ARGUMENT: without --stateful, or more than 1 beside what cannot be in such rows. */
 bppsa_status bppsa_setup_windows(const bppsa_cli *cli, bool ranks, bppsa_network_config *config, bppsa_dataset *dataset);
 void bppsa_setup_note_classes(const bppsa_cli *cli, const bppsa_dataset *dataset);
 /* Opens the data set `spec`, whatever --data says. Each sample has one label, or with loss_all one for each step. device NULL: WAV

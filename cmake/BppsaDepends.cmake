@@ -32,6 +32,21 @@ if(NOT BPPSA_WITH_AUDIO STREQUAL "OFF")
 endif()
 message(STATUS "Audio: ${BPPSA_AUDIO}")
 
+# ONNX files are read with protobuf-c: this sets BPPSA_ONNX to ON or OFF. Its header and its compiler are needed here;
+# cnn/onnx_library.c loads the library when a file is read.
+set(BPPSA_ONNX OFF)
+if(NOT BPPSA_WITH_ONNX STREQUAL "OFF")
+  pkg_check_modules(PROTOBUF_C IMPORTED_TARGET libprotobuf-c>=1.3)
+  find_program(BPPSA_PROTOC_C protoc-c)
+  if(PROTOBUF_C_FOUND AND BPPSA_PROTOC_C)
+    set(BPPSA_ONNX ON)
+  elseif(BPPSA_WITH_ONNX STREQUAL "ON")
+    message(FATAL_ERROR "BPPSA_WITH_ONNX=ON: libprotobuf-c not found by pkg-config, or no program protoc-c, expected both "
+                        "(packages libprotobuf-c-dev protobuf-c-compiler)")
+  endif()
+endif()
+message(STATUS "ONNX: ${BPPSA_ONNX}")
+
 # Sets BPPSA_MPI to ON or OFF. OpenMPI is linked by a module that is loaded on demand, and by nothing else.
 set(BPPSA_MPI OFF)
 if(NOT BPPSA_WITH_MPI STREQUAL "OFF")
@@ -46,7 +61,8 @@ endif()
 message(STATUS "MPI: ${BPPSA_MPI}")
 
 add_library(bppsa_depends INTERFACE)
-target_include_directories(bppsa_depends SYSTEM INTERFACE ${OPENBLAS_INCLUDE_DIRS} ${AUDIO_INCLUDE_DIRS})
+target_include_directories(bppsa_depends SYSTEM INTERFACE ${OPENBLAS_INCLUDE_DIRS} ${AUDIO_INCLUDE_DIRS}
+                                                        ${PROTOBUF_C_INCLUDE_DIRS})
 target_link_libraries(bppsa_depends INTERFACE PkgConfig::JANSSON PkgConfig::ZLIB Threads::Threads ${CMAKE_DL_LIBS} m)
 if(BPPSA_CUDA)
   # nvcc compiles C++, so every program that links the library needs the C++ runtime.

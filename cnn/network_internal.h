@@ -22,6 +22,8 @@ typedef struct {
 /* Sets the shape of a layer that joins, splits, reorders or normalises tensors, whose inputs are in the network already; op.in is
  * the first one's shape. ERR_SHAPE, ERR_FORMAT, ERR_ARGUMENT: inputs or attributes that do not fit. */
 bppsa_status bppsa_cnn_node_shape(const bppsa_cnn_network *network, int64_t i, bppsa_cnn_layer *layer);
+/* ERR_ARGUMENT: the network does not end with a linear operator, the head. */
+bppsa_status bppsa_cnn_network_check_head(const char *where, const bppsa_cnn_network *network);
 /* Makes two entries of every normalisation: its sums, called NAME.sums, in front of it, and itself, which reads them behind its
  * input. *made, of *total entries, is NULL where there is none; free it with bppsa_cnn_entries_free. ERR_FORMAT: a name that is too
  * long for this or taken, or more layers than networks have; ERR_MEMORY. */

@@ -508,12 +508,7 @@ static bppsa_status read_network(const char *where, json_t *root, bppsa_cnn_netw
   }
   bppsa_free(list.entries);
   json_decref(list.names);
-  BPPSA_TRY(status);
-  const bppsa_cnn_layer *head = &network->layers[network->count - 1];
-  return head->op.kind == BPPSA_OPERATOR_LINEAR
-             ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: layer '%s': the last operator is %s, expected linear, the head", where,
-                          head->name, bppsa_cnn_layer_word(head));
+  return status == BPPSA_OK ? bppsa_cnn_network_check_head(where, network) : status;
 }
 
 bppsa_status bppsa_cnn_network_read(const char *where, json_t *root, bppsa_cnn_network *network) {

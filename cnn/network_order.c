@@ -181,6 +181,14 @@ bppsa_status bppsa_cnn_network_order(const char *where, int64_t count, const bpp
   return status;
 }
 
+bppsa_status bppsa_cnn_network_check_head(const char *where, const bppsa_cnn_network *network) {
+  const bppsa_cnn_layer *head = &network->layers[network->count - 1];
+  return head->op.kind == BPPSA_OPERATOR_LINEAR
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: layer '%s': the last operator is %s, expected linear, the head", where,
+                          head->name, bppsa_cnn_layer_word(head));
+}
+
 /* ---- another input ---- */
 
 bppsa_status bppsa_cnn_network_reshape(bppsa_cnn_network *network, const int64_t in[3]) {

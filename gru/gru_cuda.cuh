@@ -44,6 +44,22 @@ template <typename real> struct gru_unit {
   __device__ inline real carries() const {
     return z;
   }
+  /* With q = (1 - z)(1 - n²) the factors of g are q m r (1 - r), (h_{t-1} - n) z (1 - z), and q, or q r for the product with h. */
+  __device__ inline void curve(bool, const real of_x[3], const real of_h[3], real before, real g, real, real delta_x[3],
+                               real delta_h[3], real *own) const {
+    const read_code<real> of(n);
+    const real gate = gate_of(r), closed = closed_of(z), slope_r = gate_slope_of(r), slope_z = gate_slope_of(z);
+    const real r_dot = slope_r * (of_x[0] + of_h[0]), z_dot = slope_z * (of_x[1] + of_h[1]), m_dot = of_h[2];
+    const real n_dot = of.slope * (of_x[2] + r_dot * m + gate * m_dot), q = closed * of.slope;
+    const real q_dot = -(of.slope * z_dot + closed * (of.base + of.rest) * n_dot * 2);
+    const real of_r = (q_dot * m + q * m_dot) * slope_r + q * m * r_dot * (closed_of(r) - gate);
+    const real of_z = (before - n_dot) * slope_z + ((h - of.base) - of.rest) * z_dot * (closed - gate_of(z));
+    delta_x[0] = delta_h[0] = of_r * g;
+    delta_x[1] = delta_h[1] = of_z * g;
+    delta_x[2] = q_dot * g;
+    delta_h[2] = (q_dot * gate + q * r_dot) * g;
+    *own = z_dot * g;
+  }
   __device__ static inline real forward(bool, const real pre[3], const real product[3], real before, real saved[4]) {
     const real r = half_of(pre[0] + product[0]), z = half_of(pre[1] + product[1]);
     return keep(r, z, product[2], tanh_parts<real>(pre[2] + gate_of(r) * product[2]), before, saved);

@@ -49,6 +49,20 @@ template <typename real> struct lstm_unit {
   __device__ inline real carries() const {
     return f;
   }
+  /* Every factor belongs to δ = g_c + o (1 - tanh² c) g_h, but for that of o. */
+  __device__ inline void curve(bool, const real sum[4], const real[4], real before, real g_h, real g_c, real delta[4], real[4],
+                               real *own) const {
+    const real slope_i = gate_slope_of(i), slope_f = gate_slope_of(f), slope_o = gate_slope_of(o), slope_g = 1 - g * g;
+    const real i_dot = slope_i * sum[0], f_dot = slope_f * sum[1], g_dot = slope_g * sum[2], o_dot = slope_o * sum[3];
+    const real c_dot = (f_dot * c + gate_times(f, before)) + (i_dot * g + gate_of(i) * g_dot), slope_c = 1 - out * out;
+    const real out_dot = slope_c * c_dot, through = g_c + gate_of(o) * slope_c * g_h;
+    const real through_dot = (o_dot * slope_c - gate_of(o) * out * out_dot * 2) * g_h;
+    delta[0] = (g_dot * slope_i + g * i_dot * (closed_of(i) - gate_of(i))) * through + g * slope_i * through_dot;
+    delta[1] = (before * slope_f + c * f_dot * (closed_of(f) - gate_of(f))) * through + c * slope_f * through_dot;
+    delta[2] = (i_dot * slope_g - gate_of(i) * g * g_dot * 2) * through + gate_of(i) * slope_g * through_dot;
+    delta[3] = (out_dot * slope_o + out * o_dot * (closed_of(o) - gate_of(o))) * g_h;
+    *own = f_dot * through + gate_times(f, through_dot);
+  }
   __device__ static inline real forward(bool, const real pre[4], const real product[4], real *cell, real saved[5]) {
     const real halves[] = {half_of(pre[0] + product[0]), half_of(pre[1] + product[1]), half_of(pre[3] + product[3])};
     return keep(halves, pre[2] + product[2], cell, saved);

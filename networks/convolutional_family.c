@@ -5,12 +5,16 @@
 #include <zlib.h>
 
 #include "cnn/chain.h"
+#include "cnn/onnx.h"
 #include "core/base/alloc.h"
 #include "networks/named_network.h"
 
 /* ---- layers and mask ---- */
 
 static bppsa_status open_layers(const char *name, bppsa_cnn_network *layers) {
+  if (bppsa_network_is_onnx(name)) {
+    return bppsa_input_status(bppsa_cnn_onnx_load(name, layers, NULL));
+  }
   return strcmp(bppsa_network_kind_find(name)->name, BPPSA_NETWORK_FILE) == 0
              ? bppsa_input_status(bppsa_cnn_network_load(name, layers))
              : bppsa_cnn_network_builtin(name, layers);
@@ -111,7 +115,7 @@ bppsa_cnn_config bppsa_network_cnn_config(const bppsa_network *network, const bp
                             .mask_count = network->mask_count,
                             .masks = network->masks,
                             .dropping = config->training,
-                            .batch_statistics = config->training && config->batch_statistics,
+                            .batch_statistics = config->batch_statistics,
                             .dropout_seed = config->dropout_seed};
 }
 

@@ -6,12 +6,25 @@
 #include "core/base/alloc.h"
 #include "core/base/decimal.h"
 
-/* Can the tensor be pruned? Such a weight has two extents or more and belongs to no optimiser's state. */
-static bool is_weight(const bppsa_named_view *tensor) {
-  static const char suffix[] = ".weight", optimizer[] = "optimizer.";
-  const size_t length = strlen(tensor->name), end = sizeof suffix - 1;
-  return tensor->view.ndim >= 2 && length > end && strcmp(tensor->name + length - end, suffix) == 0 &&
+enum { ENDING = sizeof ".weight" - 1 };
+
+/* Does NAME.weight join inputs and outputs by name and extents? It belongs to no optimiser's state. */
+static bool may_join(const bppsa_named_view *tensor) {
+  static const char optimizer[] = "optimizer.";
+  const size_t length = strlen(tensor->name);
+  return tensor->view.ndim >= 2 && length > ENDING && strcmp(tensor->name + length - ENDING, ".weight") == 0 &&
          strncmp(tensor->name, optimizer, sizeof optimizer - 1) != 0;
+}
+
+/* Is there a NAME.bias of the weight's own shape? Then the weight scales number by number, as a layer norm's does. */
+static bool scales(int64_t count, const bppsa_named_view *tensors, const bppsa_named_view *weight) {
+  const size_t stem = strlen(weight->name) - ENDING;
+  for (int64_t i = 0; i < count; ++i) {
+    if (strncmp(tensors[i].name, weight->name, stem) == 0 && strcmp(tensors[i].name + stem, ".bias") == 0) {
+      return bppsa_view_same_shape(&tensors[i].view, &weight->view);
+    }
+  }
+  return false;
 }
 
 static bppsa_status take_weights(int64_t count, const bppsa_named_view *tensors, bppsa_masks *masks) {
@@ -23,7 +36,7 @@ static bppsa_status take_weights(int64_t count, const bppsa_named_view *tensors,
     return BPPSA_ERR_MEMORY;
   }
   for (int64_t i = 0; i < count; ++i) {
-    if (!is_weight(&tensors[i])) {
+    if (!may_join(&tensors[i]) || scales(count, tensors, &tensors[i])) {
       continue;
     }
     const bppsa_view *v = &tensors[i].view;

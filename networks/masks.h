@@ -15,7 +15,8 @@ typedef struct {
   bppsa_prune_layer *layers;
 } bppsa_masks;
 
-/* Prunes every tensor NAME.weight that has two extents or more. ERR_FORMAT: there is no such tensor; ERR_* of
+/* Prunes every tensor NAME.weight that has two extents or more, unless a tensor NAME.bias has its shape: such a weight scales, as a
+ * layer norm's. ERR_FORMAT: there is no such tensor; ERR_* of
  * bppsa_prune_structured. */
 bppsa_status bppsa_masks_make(bppsa_prune_method method, bppsa_prune_structure structure, double fraction, int64_t count,
                               const bppsa_named_view *tensors, bppsa_masks *masks);

@@ -19,7 +19,7 @@ bppsa_status bppsa_network_open(const char *name, const char *mask_path, bppsa_n
     for (int64_t i = 0; i < MOST_KINDS && bppsa_network_kind_at(i) != NULL; ++i) {
       known[i] = bppsa_network_kind_at(i)->name;
     }
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "network: unknown '%s', expected %s or the path of a .json file%s", name,
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "network: unknown '%s', expected %s or the path of a .json or .onnx file%s", name,
                       bppsa_network_kind_names(names, sizeof names), bppsa_suggestion(name, known, hint, sizeof hint));
   }
   const bppsa_network_family *family = family_of(&opened);

@@ -22,9 +22,10 @@ typedef struct bppsa_network {
   bppsa_weight_gradients weight_gradients; /* how BP of a convolutional network computes weight gradients */
 } bppsa_network;
 
-/* Opens the network `name`, a kind's name or the path of a network's file (ending in .json), and the mask of a convolutional
- * network's weights at `mask_path` (NULL: none), a file of masks or one with pruned weights; both texts must outlive it.
- * ERR_ARGUMENT: an unknown name, a file that is not there; ERR_* of bppsa_cnn_network_load and bppsa_safetensors_load. */
+/* Opens the network `name`, a kind's name or the path of a network's file (ending in .json or .onnx), and the mask of a
+ * convolutional network's weights at `mask_path` (NULL: none), a file of masks or one with pruned weights; both texts must outlive
+ * it. ERR_ARGUMENT: an unknown name, a file that is not there; ERR_* of bppsa_cnn_network_load, bppsa_cnn_onnx_load and
+ * bppsa_safetensors_load. */
 bppsa_status bppsa_network_open(const char *name, const char *mask_path, bppsa_network *network);
 /* Gives a convolutional network another input [C, H, W], as --in-shape asks for it. ERR_ARGUMENT, ERR_SHAPE: it does not take such
  * an input; then it stays as it was; ERR_MEMORY. */

@@ -20,10 +20,17 @@ static const bppsa_network_kind kinds[] = {
     {BPPSA_NETWORK_FILE, &bppsa_network_convolutional, NULL, {256, BPPSA_SGD, 1e-3, 0.9}, NULL},
 };
 
-static bool is_path(const char *name) {
-  static const char suffix[] = ".json";
-  const size_t length = strlen(name), end = sizeof suffix - 1;
+static bool ends_with(const char *name, const char *suffix) {
+  const size_t length = strlen(name), end = strlen(suffix);
   return length > end && strcmp(name + length - end, suffix) == 0;
+}
+
+bool bppsa_network_is_onnx(const char *name) {
+  return ends_with(name, ".onnx");
+}
+
+static bool is_path(const char *name) {
+  return ends_with(name, ".json") || bppsa_network_is_onnx(name);
 }
 
 const bppsa_network_kind *bppsa_network_kind_find(const char *name) {

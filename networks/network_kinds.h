@@ -40,8 +40,10 @@ bppsa_train_config bppsa_network_train_config(const bppsa_network_kind *kind);
 /* The name of the kind of networks in files. On the command line the path of any such file stands in its place. */
 #define BPPSA_NETWORK_FILE "FILE.json"
 
-/* Returns the kind of that name, or NULL. A path that ends in .json is of the kind BPPSA_NETWORK_FILE. */
+/* Returns the kind of that name, or NULL. A path that ends in .json or .onnx is of the kind BPPSA_NETWORK_FILE. */
 const bppsa_network_kind *bppsa_network_kind_find(const char *name);
+/* Is it the path of an ONNX model, which ends in .onnx? */
+bool bppsa_network_is_onnx(const char *name);
 
 /* Returns the scan configuration of a recurrent network's layer; `auto` is kept. */
 bppsa_scan_config bppsa_network_scan(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, int64_t layer);

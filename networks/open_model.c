@@ -54,7 +54,7 @@ static bppsa_status take_sizes(const bppsa_network *network, const bppsa_model_c
   config->method = asked->method;
   config->input_gradients = asked->input_gradients;
   config->training = asked->training;
-  config->batch_statistics = asked->batch_statistics;
+  config->batch_statistics = asked->training && asked->batch_statistics;
   return BPPSA_OK;
 }
 
@@ -75,7 +75,7 @@ static bppsa_status make_model(const bppsa_model_config *asked, bppsa_network *n
                                const bppsa_network_config *config, const bppsa_device *device, bppsa_model **model) {
   bppsa_model *made = NULL;
   BPPSA_TRY(bppsa_network_create(network, config, device, &made));
-  const bppsa_weights_request request = {.path = asked->weights};
+  const bppsa_weights_request request = {.path = bppsa_weights_path(asked->weights, network->name)};
   const bppsa_status status = file != NULL ? bppsa_weights_set(&request, network, file, made, NULL)
                                            : bppsa_network_init(network, made, asked->init, asked->seed);
   if (status != BPPSA_OK) {
@@ -91,8 +91,9 @@ static bppsa_status open_in(bppsa_network *network, const bppsa_model_config *as
   bppsa_network_config config = bppsa_network_config_default(network);
   bppsa_safetensors *file = NULL;
   BPPSA_TRY(take_sizes(network, asked, &config));
-  if (asked->weights != NULL) {
-    const bppsa_weights_request request = {.path = asked->weights, .loss_given = true};
+  const char *path = bppsa_weights_path(asked->weights, network->name);
+  if (path != NULL) {
+    const bppsa_weights_request request = {.path = path, .loss_given = true};
     BPPSA_TRY(bppsa_weights_load(&request, network, &config, &file));
   }
   bppsa_status status = file != NULL && network->kind->family->steps ? check_sizes(asked, &config) : BPPSA_OK;

@@ -118,7 +118,8 @@ static void fit(const bppsa_dataset *dataset, bool weights, bppsa_network_config
   config->steps.seq_len = dataset->seq_len;
   if (dataset->windows > 1) { /* the first passes of an epoch have fewer steps (train/batch_windows.c) */
     config->steps.seq_len *= dataset->windows;
-    config->steps.lengths = true;
+    config->steps.lengths = config->steps.lengths || !dataset->whole_rows;
+    config->steps.resets = config->steps.resets || dataset->whole_rows;
   }
   if (!weights) {
     config->input = dataset->input;

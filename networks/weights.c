@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cnn/onnx.h"
 #include "core/base/alloc.h"
 #include "train/line.h"
 #include "train/objective.h"
@@ -320,11 +321,20 @@ static bppsa_status take_masks(const bppsa_weights_request *request, const bppsa
   return status;
 }
 
+const char *bppsa_weights_path(const char *asked, const char *network) {
+  return asked == NULL && network != NULL && bppsa_network_is_onnx(network) ? network : asked;
+}
+
+bppsa_status bppsa_weights_file(const char *path, bppsa_safetensors **file) {
+  return bppsa_input_status(bppsa_network_is_onnx(path) ? bppsa_cnn_onnx_load(path, NULL, file)
+                                                        : bppsa_safetensors_load(path, file));
+}
+
 bppsa_status bppsa_weights_load(const bppsa_weights_request *request, bppsa_network *network, bppsa_network_config *config,
                                 bppsa_safetensors **file) {
   bppsa_safetensors *loaded = NULL;
   bppsa_network_config described = *config;
-  BPPSA_TRY(bppsa_input_status(bppsa_safetensors_load(request->path, &loaded)));
+  BPPSA_TRY(bppsa_weights_file(request->path, &loaded));
   bppsa_status status = describe_weights(request, network, loaded, &described);
   status = status == BPPSA_OK ? take_masks(request, loaded, network) : status;
   if (status != BPPSA_OK) {

@@ -18,6 +18,11 @@ typedef struct {
   bool trains;              /* the weights will change: a note says if a mask is not kept */
 } bppsa_weights_request;
 
+/* Which file has the network's weights: `asked`, otherwise the network's own file, if it is an ONNX model; NULL: none. */
+const char *bppsa_weights_path(const char *asked, const char *network);
+/* Loads the tensors of a safetensors file, or of an ONNX model (.onnx), under the names of its layers. ERR_* of
+ * bppsa_safetensors_load and bppsa_cnn_onnx_load; a file that cannot be read is ERR_ARGUMENT. */
+bppsa_status bppsa_weights_file(const char *path, bppsa_safetensors **file);
 /* Loads the file and fills the architecture it describes: input, hidden, layers, classes, dtype; the nonlinearity and loss that
  * its metadata name; biases, directions and a reset state (for the first two the configuration may ask: no_bias, bidirectional). A
  * convolutional network without masks takes those of the file's pruned weights (networks/weight_list.h). ERR_ARGUMENT: the file

@@ -3,11 +3,6 @@
  * name and hands the call on. Where the library is missing it returns 0, but commands ask bppsa_python_load first.
  *
  * With BPPSA_PYTHON_LINKED the package is linked with both libraries, as tools/wheel wants it, and nothing is loaded here. */
-#include <jansson.h>
-#include <stdarg.h>
-#include <zlib.h>
-
-#include "core/compute/library.h"
 #include "python/native.h"
 
 #ifdef BPPSA_PYTHON_LINKED
@@ -15,6 +10,11 @@ bppsa_status bppsa_python_load(void) {
   return BPPSA_OK;
 }
 #else
+#include <jansson.h>
+#include <stdarg.h>
+#include <zlib.h>
+
+#include "core/compute/library.h"
 
 /* with(type, name, parameters, arguments) for every function that the library calls and that returns something. */
 #define JANSSON_FUNCTIONS(with)                                                                                                  \

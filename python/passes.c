@@ -1,10 +1,14 @@
 /* Arrays by name become the arguments of recurrent/layer.h, and layers become objects for ctypes (python/passes.h). */
 #include "python/passes.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/alloc.h"
-#include "networks/network_kinds.h"
+#include "gru/gru.h"
+#include "lstm/lstm.h"
+#include "recurrent/cell.h"
+#include "rnn/rnn.h"
 
 #define TEXT(name, shape, type) #name ":" shape ":" #type " "
 const char *bppsa_python_arrays(void) {
@@ -85,7 +89,9 @@ bppsa_status bppsa_python_compute(int kind, const bppsa_layer *layer, const bpps
                                      .reset_state = AT(reset_state),
                                      .lengths = AT(lengths),
                                      .resets = AT(resets),
-                                     .far_resets = extras->far_resets};
+                                     .far_resets = extras->far_resets,
+                                     .far_lengths = extras->far_lengths,
+                                     .short_lengths = extras->short_lengths};
   const bppsa_layer_tape tape = {.h = AT(h), .c = AT(c), .saved = AT(saved), .output = AT(y), .record = extras->forward};
   const bppsa_layer_seed seed = {.h = AT(of_y) != NULL ? AT(of_y) : rows_of(AT(of_h), extras->row),
                                  .c = AT(of_cells) != NULL ? AT(of_cells) : rows_of(AT(of_c), extras->row),
@@ -114,9 +120,24 @@ bppsa_status bppsa_python_compute(int kind, const bppsa_layer *layer, const bpps
 
 /* ---- plans ---- */
 
-int64_t bppsa_python_cell_saved(const char *cell) {
-  const bppsa_network_kind *kind = bppsa_network_kind_find(cell);
-  return kind != NULL && kind->cell != NULL ? kind->cell->saved : -1;
+bppsa_status bppsa_python_open_device(int64_t threads, int32_t gpu, void *stream, bppsa_device **device) {
+  return gpu == -1 ? bppsa_device_create("cpu", threads, device) : bppsa_device_on_stream(gpu, stream, threads, device);
+}
+
+bppsa_status bppsa_python_find_cell(const char *name, const bppsa_cell **cell) {
+  const bppsa_cell *const cells[] = {&bppsa_rnn_cell, &bppsa_gru_cell, &bppsa_lstm_cell};
+  for (size_t k = 0; k < sizeof cells / sizeof *cells; ++k) {
+    if (strcmp(name, cells[k]->name) == 0) {
+      *cell = cells[k];
+      return BPPSA_OK;
+    }
+  }
+  return bppsa_fail(BPPSA_ERR_ARGUMENT, "'%s': unknown recurrent cell", name);
+}
+
+int64_t bppsa_python_cell_saved(const char *name) {
+  const bppsa_cell *cell;
+  return bppsa_python_find_cell(name, &cell) == BPPSA_OK ? cell->saved : -1;
 }
 
 struct bppsa_python_plan {
@@ -130,8 +151,7 @@ static bppsa_status make_plan(const bppsa_recurrent_config *config, const bppsa_
                               void *stream, bppsa_python_plan *plan) {
   bppsa_layer_sizes sizes;
   int64_t tangent, second, third;
-  BPPSA_TRY(gpu < 0 ? bppsa_device_create("cpu", threads, &plan->device)
-                    : bppsa_device_on_stream(gpu, stream, threads, &plan->device));
+  BPPSA_TRY(bppsa_python_open_device(threads, gpu, stream, &plan->device));
   BPPSA_TRY(bppsa_layer_create(config, cell, plan->device, &plan->layer));
   BPPSA_TRY(bppsa_layer_tangent_bytes(plan->layer, &tangent, &second));
   BPPSA_TRY(bppsa_layer_second_tangent_bytes(plan->layer, &third));
@@ -154,11 +174,9 @@ static bppsa_status make_plan(const bppsa_recurrent_config *config, const bppsa_
 bppsa_status bppsa_python_plan_create(const char *cell, const char *method, const char *forward,
                                       const int64_t numbers[BPPSA_PYTHON_PLAN_NUMBERS], double tolerance, int32_t gpu,
                                       void *stream, bppsa_python_plan **plan) {
-  const bppsa_network_kind *kind = bppsa_network_kind_find(cell);
+  const bppsa_cell *found;
   bppsa_recurrent_config config = bppsa_recurrent_config_default();
-  if (kind == NULL || kind->cell == NULL) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "'%s': unknown recurrent cell", cell);
-  }
+  BPPSA_TRY(bppsa_python_find_cell(cell, &found));
   config.seq_len = numbers[BPPSA_PYTHON_STEPS];
   config.batch = numbers[BPPSA_PYTHON_BATCH];
   config.input = numbers[BPPSA_PYTHON_INPUT];
@@ -174,11 +192,11 @@ bppsa_status bppsa_python_plan_create(const char *cell, const char *method, cons
       .chunks = numbers[BPPSA_PYTHON_CHUNKS], .warm_up = numbers[BPPSA_PYTHON_WARM_UP], .tolerance = tolerance};
   BPPSA_TRY(bppsa_gradient_method_parse(method, &config.method));
   BPPSA_TRY(bppsa_forward_parse(forward, &config.forward.kind));
-  bppsa_python_plan *made = bppsa_calloc(1, sizeof *made);
+  bppsa_python_plan *made = calloc(1, sizeof *made);
   if (made == NULL) {
-    return BPPSA_ERR_MEMORY;
+    return bppsa_fail(BPPSA_ERR_MEMORY, "%s layer: no memory for %zu bytes", cell, sizeof *made);
   }
-  const bppsa_status status = make_plan(&config, kind->cell, numbers[BPPSA_PYTHON_THREADS], gpu, stream, made);
+  const bppsa_status status = make_plan(&config, found, numbers[BPPSA_PYTHON_THREADS], gpu, stream, made);
   if (status != BPPSA_OK) {
     bppsa_python_plan_destroy(made);
     return status;
@@ -191,7 +209,7 @@ void bppsa_python_plan_destroy(bppsa_python_plan *plan) {
   if (plan != NULL) {
     bppsa_layer_destroy(plan->layer);
     bppsa_device_destroy(plan->device);
-    bppsa_free(plan);
+    free(plan);
   }
 }
 

@@ -52,11 +52,11 @@ enum {
   BPPSA_PYTHON_KINDS
 };
 
-/* What a pass is given besides arrays. row: the size of row 0 of h, in bytes. far_resets: the resets are in a GPU's memory. The
- * records belong to the tape and to the gradients (recurrent/layer.h); NULL: none. */
+/* What a pass is given besides arrays. row: the size of row 0 of h, in bytes. far_resets, far_lengths,
+ * short_lengths: as of bppsa_layer_inputs. The records belong to the tape and to the gradients (recurrent/layer.h); NULL: none. */
 typedef struct {
   int64_t row;
-  bool far_resets;
+  bool far_resets, far_lengths, short_lengths;
   bppsa_layer_forward_record *forward;
   bppsa_layer_backward_record *backward;
 } bppsa_python_extras;
@@ -70,13 +70,19 @@ bppsa_status bppsa_python_compute(int kind, const bppsa_layer *layer, const bpps
 
 /* ---- for ctypes ---- */
 
+/* Makes the device of the processor with so many threads (gpu -1; 0 threads: all cores), or of a GPU with a stream of the caller's.
+ * Errors of bppsa_device_create and bppsa_device_on_stream. */
+bppsa_status bppsa_python_open_device(int64_t threads, int32_t gpu, void *stream, bppsa_device **device);
+/* Finds the cell "rnn", "gru" or "lstm". ERR_ARGUMENT: there is no such cell. */
+bppsa_status bppsa_python_find_cell(const char *name, const bppsa_cell **cell);
 /* How many numbers a cell saves for each unit, step and sample beside its states; -1: there is no such cell. */
-int64_t bppsa_python_cell_saved(const char *cell);
+int64_t bppsa_python_cell_saved(const char *name);
 
 /* A layer for one configuration and shape on one device, which never changes: any number of threads may compute with it. */
 typedef struct bppsa_python_plan bppsa_python_plan;
 
-/* cell, method, forward, gpu, stream: as bppsa_python_layer_create (python/native.h). numbers: in the order of the enum.
+/* cell: "rnn", "gru" or "lstm". method: the text form of a gradient method (scan/method.h). forward: how states are computed
+ * (recurrent/parallel_forward.h). gpu, stream: as of scans (python/native.h). numbers: in the order of the enum.
  * tolerance: of the method "speculative"; it, chunks and warm_up: 0, -1 and -1 leave them open. ERR_ARGUMENT: no such cell;
  * errors of bppsa_layer_create. */
 enum {

@@ -1,16 +1,15 @@
 /* Handlers of XLA's FFI (python/xla.h): a call's buffers become the arrays of recurrent/layer.h, and its attributes and shapes the
- * layer, which is looked up under a lock. Passes take no lock: a layer never changes.
- *
- * (The file is long because its five handlers share the tables of buffers and attributes, and the lookup of layers.) */
+ * layer (python/xla_layers.h). On a GPU all work is queued on XLA's stream, and nothing is waited for. */
 #include "python/xla.h"
 
-#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/alloc.h"
-#include "networks/network_kinds.h"
 #include "python/passes.h"
 #include "python/xla_call.h"
+#include "python/xla_layers.h"
+#include "recurrent/cell.h"
 #include "recurrent/layer.h"
 
 /* ---- names, shapes and types of arrays ---- */
@@ -23,163 +22,21 @@ static const struct {
 
 #define BIT(name) (INT64_C(1) << ARRAY_##name)
 
-/* ---- layers ---- */
-
-enum { WORD = BPPSA_XLA_WORD, KEPT = 64 };
-
-/* All that a layer depends on. Compared byte by byte, so it begins as zeros. */
-typedef struct {
-  char cell[WORD], method[WORD], forward[WORD];
-  int64_t relu, f64, threads;
-  int64_t steps, batch, input, hidden;
-  int64_t biases, lengths, resets, reset_state;
-} layer_key;
-
-typedef struct {
-  layer_key key;
-  bppsa_device *device;
-  bppsa_layer *layer;
-  bppsa_layer_sizes sizes;
-  int64_t tangent, second, third; /* bytes of scratch of derivatives along directions */
-  int64_t users;                  /* calls that compute with it now */
-  uint64_t stamp;                 /* of its latest use */
-  bool kept;                      /* it is in the list */
-  bool pair;                      /* the cell's state is one */
-} entry;
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static entry *list[KEPT];
-static uint64_t stamps;
-
-static void destroy_entry(entry *e) {
-  if (e != NULL) {
-    bppsa_layer_destroy(e->layer);
-    bppsa_device_destroy(e->device);
-    bppsa_free(e);
-  }
-}
-
-static bppsa_status fill_entry(const layer_key *key, entry *e) {
-  const bppsa_network_kind *kind = bppsa_network_kind_find(key->cell);
-  bppsa_recurrent_config config = bppsa_recurrent_config_default();
-  if (kind == NULL || kind->cell == NULL) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "'%s': unknown recurrent cell", key->cell);
-  }
-  config.seq_len = key->steps;
-  config.batch = key->batch;
-  config.input = key->input;
-  config.hidden = key->hidden;
-  config.no_bias = !key->biases;
-  config.lengths = key->lengths;
-  config.resets = key->resets;
-  config.reset_state = key->reset_state;
-  config.dtype = key->f64 ? BPPSA_F64 : BPPSA_F32;
-  config.nonlinearity = key->relu ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
-  config.input_gradients = true; /* so that forward and backward have one layer, whatever gradients are wanted */
-  BPPSA_TRY(bppsa_gradient_method_parse(key->method, &config.method));
-  BPPSA_TRY(bppsa_forward_parse(key->forward, &config.forward.kind));
-  BPPSA_TRY(bppsa_device_create("cpu", key->threads, &e->device));
-  BPPSA_TRY(bppsa_layer_create(&config, kind->cell, e->device, &e->layer));
-  bppsa_layer_bytes(e->layer, &e->sizes);
-  BPPSA_TRY(bppsa_layer_tangent_bytes(e->layer, &e->tangent, &e->second));
-  BPPSA_TRY(bppsa_layer_second_tangent_bytes(e->layer, &e->third));
-  e->pair = kind->cell->pair;
-  e->key = *key;
-  e->users = 1;
-  return BPPSA_OK;
-}
-
-/* Under the lock: the entry with that key, which then has one user more, or NULL. */
-static entry *find_entry(const layer_key *key) {
-  for (int k = 0; k < KEPT; ++k) {
-    if (list[k] != NULL && memcmp(&list[k]->key, key, sizeof *key) == 0) {
-      list[k]->users += 1;
-      list[k]->stamp = ++stamps;
-      return list[k];
-    }
-  }
-  return NULL;
-}
-
-/* Puts the entry into the list, under the lock. In a full list it takes the place of the least recently used entry that is not in
- * use, which is returned. Where all are in use the entry is not kept. */
-static entry *keep_entry(entry *e) {
-  int place = -1;
-  for (int k = 0; k < KEPT && (place < 0 || list[place] != NULL); ++k) {
-    if (list[k] == NULL || (list[k]->users == 0 && (place < 0 || list[k]->stamp < list[place]->stamp))) {
-      place = k;
-    }
-  }
-  if (place < 0) {
-    return NULL;
-  }
-  entry *old = list[place];
-  list[place] = e;
-  e->kept = true;
-  e->stamp = ++stamps;
-  return old;
-}
-
-static bppsa_status take_entry(const layer_key *key, entry **found) {
-  (void)pthread_mutex_lock(&lock);
-  entry *e = find_entry(key);
-  (void)pthread_mutex_unlock(&lock);
-  if (e == NULL) {
-    entry *made = bppsa_calloc(1, sizeof *made), *dropped = NULL;
-    if (made == NULL) {
-      return BPPSA_ERR_MEMORY;
-    }
-    const bppsa_status status = fill_entry(key, made);
-    if (status != BPPSA_OK) {
-      destroy_entry(made);
-      return status;
-    }
-    (void)pthread_mutex_lock(&lock);
-    e = find_entry(key); /* another thread may have made it meanwhile */
-    if (e == NULL) {
-      e = made;
-      dropped = keep_entry(made);
-    } else {
-      dropped = made;
-    }
-    (void)pthread_mutex_unlock(&lock);
-    destroy_entry(dropped);
-  }
-  *found = e;
-  return BPPSA_OK;
-}
-
-static void give_back(entry *e) {
-  (void)pthread_mutex_lock(&lock);
-  e->users -= 1;
-  const bool kept = e->kept;
-  (void)pthread_mutex_unlock(&lock);
-  if (!kept) {
-    destroy_entry(e);
-  }
-}
-
-int64_t bppsa_python_xla_kept(void) {
-  int64_t count = 0;
-  (void)pthread_mutex_lock(&lock);
-  for (int k = 0; k < KEPT; ++k) {
-    count += list[k] != NULL;
-  }
-  (void)pthread_mutex_unlock(&lock);
-  return count;
-}
-
 /* ---- a call ---- */
 
 typedef struct {
-  layer_key key;
+  bppsa_xla_key key;
   int64_t arguments, results;             /* the attributes */
   const bppsa_xla_buffer *arrays[ARRAYS]; /* NULL: not of this call */
   int64_t members, gates, states;         /* E, or 1; G·H; S */
   int64_t *lengths;                       /* of all members, where the call has them as int32 */
   char *scratch;                          /* of a pass */
-  void *allocated;                        /* what is to be freed behind the call */
+  void *allocated;                        /* what is to be freed behind the call, */
+  int64_t bytes;                          /* and its size */
   int64_t at;                             /* the pass that is computed */
+  const bppsa_xla_frame *frame;
+  bppsa_device *gpu;      /* on XLA's stream; NULL: the call is on a CPU */
+  bppsa_xla_error *error; /* of XLA's own */
 } call;
 
 static bppsa_status read_attributes(const bppsa_xla_attributes *attributes, call *c) {
@@ -210,7 +67,7 @@ static bppsa_status name_buffers(const bppsa_xla_list *buffers, int64_t bits, co
 
 /* The extent that a letter of the table stands for; -1: any. */
 static int64_t extent_of(const call *c, char letter) {
-  const layer_key *key = &c->key;
+  const bppsa_xla_key *key = &c->key;
   const struct {
     char letter;
     int64_t extent;
@@ -267,17 +124,15 @@ static bppsa_status check_arrays(call *c) {
   if (x == NULL || w_hh == NULL || c->arrays[ARRAY_w_ih] == NULL || x->rank < 3 || w_hh->rank < 2) {
     return bppsa_fail(BPPSA_ERR_SHAPE, "x [T, B, I], w_ih and w_hh [G H, H]: expected all of them");
   }
-  const bppsa_network_kind *kind = bppsa_network_kind_find(c->key.cell);
-  if (kind == NULL || kind->cell == NULL) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "'%s': unknown recurrent cell", c->key.cell);
-  }
+  const bppsa_cell *cell;
+  BPPSA_TRY(bppsa_python_find_cell(c->key.cell, &cell));
   c->key.f64 = x->dtype == BPPSA_XLA_F64;
   c->key.steps = x->dims[x->rank - 3];
   c->key.batch = x->dims[x->rank - 2];
   c->key.input = x->dims[x->rank - 1];
   c->key.hidden = w_hh->dims[w_hh->rank - 1];
-  c->gates = kind->cell->gates * c->key.hidden;
-  c->states = (kind->cell->pair ? 2 : 1) * c->key.hidden;
+  c->gates = cell->gates * c->key.hidden;
+  c->states = (cell->pair ? 2 : 1) * c->key.hidden;
   c->key.biases = (c->arguments & (BIT(b_ih) | BIT(b_hh))) != 0;
   c->key.lengths = (c->arguments & BIT(lengths)) != 0;
   c->key.resets = (c->arguments & BIT(resets)) != 0;
@@ -306,27 +161,38 @@ static void *part_of(const call *c, int which) {
   return (char *)buffer->data + (shared ? 0 : c->at * bppsa_xla_bytes(buffer, 1));
 }
 
+/* Are there lengths that are int32? */
+static bool has_small_lengths(const call *c) {
+  return c->arrays[ARRAY_lengths] != NULL && c->arrays[ARRAY_lengths]->dtype == BPPSA_XLA_S32;
+}
+
 static const int64_t *lengths_of(const call *c) {
   const bppsa_xla_buffer *buffer = c->arrays[ARRAY_lengths];
-  if (buffer == NULL || buffer->dtype == BPPSA_XLA_S64) {
+  if (c->gpu != NULL || !has_small_lengths(c)) {
     return part_of(c, ARRAY_lengths);
   }
   return c->lengths + (buffer->rank == 2 ? c->at * c->key.batch : 0);
 }
 
-/* Takes XLA's scratch where it is large enough, otherwise memory of the library's own. */
+/* Takes XLA's scratch where it is large enough, otherwise other memory for the length of the call. */
 static bppsa_status find_scratch(call *c, int64_t bytes) {
   const bppsa_xla_buffer *given = c->arrays[ARRAY_scratch], *lengths = c->arrays[ARRAY_lengths];
-  const int64_t count = lengths != NULL && lengths->dtype == BPPSA_XLA_S32 ? bppsa_xla_bytes(lengths, 0) / 4 : 0;
+  const int64_t count = c->gpu == NULL && has_small_lengths(c) ? bppsa_xla_bytes(lengths, 0) / 4 : 0;
   const int64_t front = (count * 8 + BPPSA_ALIGNMENT - 1) / BPPSA_ALIGNMENT * BPPSA_ALIGNMENT;
   char *memory = NULL;
-  if (given != NULL && given->dims[0] >= front + bytes && (uintptr_t)given->data % BPPSA_ALIGNMENT == 0) {
+  c->bytes = front + bytes;
+  if (given != NULL && given->dims[0] >= c->bytes && (uintptr_t)given->data % BPPSA_ALIGNMENT == 0) {
     memory = given->data;
+  } else if (c->gpu != NULL) {
+    c->error = bppsa_xla_allocate(c->frame, c->bytes, BPPSA_ALIGNMENT, &c->allocated);
+    memory = c->allocated;
   } else {
-    memory = c->allocated = bppsa_alloc((size_t)(front + bytes));
+    /* aligned_alloc takes whole multiples of the alignment */
+    const int64_t whole = (c->bytes + BPPSA_ALIGNMENT - 1) / BPPSA_ALIGNMENT * BPPSA_ALIGNMENT;
+    memory = c->allocated = aligned_alloc(BPPSA_ALIGNMENT, (size_t)whole);
   }
   if (memory == NULL) {
-    return BPPSA_ERR_MEMORY;
+    return bppsa_fail(BPPSA_ERR_MEMORY, "no memory for %lld bytes of scratch", (long long)c->bytes);
   }
   c->lengths = (int64_t *)(void *)memory;
   c->scratch = memory + front;
@@ -334,6 +200,15 @@ static bppsa_status find_scratch(call *c, int64_t bytes) {
     c->lengths[k] = ((const int32_t *)lengths->data)[k];
   }
   return BPPSA_OK;
+}
+
+static void free_scratch(call *c) {
+  if (c->gpu == NULL) {
+    free(c->allocated);
+  } else if (c->allocated != NULL) {
+    bppsa_xla_error *error = bppsa_xla_release_memory(c->frame, c->bytes, c->allocated);
+    c->error = c->error == NULL ? error : c->error;
+  }
 }
 
 /* ---- passes ---- */
@@ -365,18 +240,22 @@ static const struct {
 
 /* Computes member c->at with the layer, or, where e is NULL, one without steps or without samples, whose results are zeros by
  * now. */
-static bppsa_status run_pass(int kind, const entry *e, const call *c) {
+static bppsa_status run_pass(int kind, const bppsa_xla_layer *e, const call *c) {
+  const bool far = c->gpu != NULL;
   if (e != NULL) {
-    const bppsa_python_extras extras = {.row = c->key.batch * c->key.hidden * (c->key.f64 ? 8 : 4)};
+    const bppsa_python_extras extras = {.row = c->key.batch * c->key.hidden * (c->key.f64 ? 8 : 4),
+                                        .far_resets = far,
+                                        .far_lengths = far,
+                                        .short_lengths = far && has_small_lengths(c)};
     void *arrays[ARRAYS];
     for (int k = 0; k < ARRAYS; ++k) {
       arrays[k] = part_of(c, k);
     }
     arrays[ARRAY_lengths] = (void *)(uintptr_t)lengths_of(c);
-    BPPSA_TRY(bppsa_python_compute(kind, e->layer, e->device, arrays, &extras, c->scratch));
+    BPPSA_TRY(bppsa_python_compute(kind, e->layer, far ? c->gpu : e->device, arrays, &extras, c->scratch));
   }
   const bool writes_first = kind == BPPSA_PYTHON_FORWARD || kind == BPPSA_PYTHON_TANGENT; /* a layer does that itself */
-  for (int i = 0; i < 2 && firsts[kind][i].to != NONE && (e == NULL || !writes_first); ++i) {
+  for (int i = 0; i < 2 && firsts[kind][i].to != NONE && (e == NULL || !writes_first) && !far; ++i) {
     add_first(c, firsts[kind][i].to, firsts[kind][i].from);
   }
   return BPPSA_OK;
@@ -387,123 +266,143 @@ static bppsa_status run_pass(int kind, const entry *e, const call *c) {
 typedef struct {
   const char *name;
   int kind;
-  int64_t (*scratch)(const entry *e); /* bytes */
+  int64_t (*scratch)(const bppsa_xla_layer *e); /* bytes */
 } handler;
 
-static int64_t forward_bytes(const entry *e) {
+static int64_t forward_bytes(const bppsa_xla_layer *e) {
   return e->sizes.forward;
 }
 
-static int64_t backward_bytes(const entry *e) {
+static int64_t backward_bytes(const bppsa_xla_layer *e) {
   return e->sizes.backward;
 }
 
-static int64_t tangent_bytes(const entry *e) {
+static int64_t tangent_bytes(const bppsa_xla_layer *e) {
   return e->tangent;
 }
 
-static int64_t second_bytes(const entry *e) {
+static int64_t second_bytes(const bppsa_xla_layer *e) {
   return e->second;
 }
 
-static int64_t third_bytes(const entry *e) {
+static int64_t third_bytes(const bppsa_xla_layer *e) {
   return bppsa_python_third_bytes(&e->sizes, e->tangent, e->third);
 }
 
-static void clear_results(const call *c) {
+/* A call without steps or without samples: all results are zeros. */
+static bppsa_status clear_results(const call *c) {
+  if (c->gpu != NULL) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%lld steps of %lld samples on a GPU, expected at least one of each",
+                      (long long)c->key.steps, (long long)c->key.batch);
+  }
   for (int k = 0; k < ARRAYS; ++k) {
     if ((c->results >> k & 1) && k != ARRAY_scratch) {
       memset(c->arrays[k]->data, 0, (size_t)bppsa_xla_bytes(c->arrays[k], 0));
     }
   }
+  return BPPSA_OK;
 }
 
 static bppsa_status run_passes(const handler *h, call *c) {
-  entry *e = NULL;
+  bppsa_xla_layer *e = NULL;
   bppsa_status status = BPPSA_OK;
   if (c->key.steps == 0 || c->key.batch == 0) {
-    clear_results(c);
+    BPPSA_TRY(clear_results(c));
   } else {
-    BPPSA_TRY(take_entry(&c->key, &e));
+    BPPSA_TRY(bppsa_xla_take_layer(&c->key, &e));
     status = find_scratch(c, h->scratch(e));
   }
   for (c->at = 0; status == BPPSA_OK && c->at < c->members; ++c->at) {
     status = run_pass(h->kind, e, c);
   }
-  bppsa_free(c->allocated);
+  free_scratch(c);
   if (e != NULL) {
-    give_back(e);
+    bppsa_xla_give_back(e);
   }
   return status;
 }
 
-static bppsa_xla_error *handle(const handler *h, bppsa_xla_frame *frame) {
+static bppsa_status find_gpu(call *c) {
+  void *stream = NULL;
+  int32_t number = 0;
+  c->error = bppsa_xla_find_stream(c->frame, &stream, &number);
+  BPPSA_TRY(c->error == NULL ? bppsa_device_on_stream(number, stream, 1, &c->gpu) : BPPSA_ERR_CUDA);
+  c->key.gpu = 1 + number;
+  c->key.threads = 1;
+  return BPPSA_OK;
+}
+
+static bppsa_xla_error *handle(const handler *h, bool gpu, bppsa_xla_frame *frame) {
   if (bppsa_xla_answer_metadata(frame) || frame->stage != BPPSA_XLA_EXECUTE) {
     return NULL;
   }
-  call c = {.arguments = 0};
+  call c = {.frame = frame};
   bppsa_status status = read_attributes(&frame->attributes, &c);
   status = status == BPPSA_OK ? name_buffers(&frame->arguments, c.arguments, "arguments", &c) : status;
   status = status == BPPSA_OK ? name_buffers(&frame->results, c.results, "results", &c) : status;
   status = status == BPPSA_OK ? check_arrays(&c) : status;
+  status = status == BPPSA_OK && gpu ? find_gpu(&c) : status;
   status = status == BPPSA_OK ? run_passes(h, &c) : status;
-  return bppsa_xla_answer(frame, status, c.key.cell, h->name);
+  bppsa_device_destroy(c.gpu);
+  return c.error != NULL ? c.error : bppsa_xla_answer(frame, status, c.key.cell, h->name);
 }
 
-bppsa_xla_error *bppsa_python_xla_forward(bppsa_xla_frame *frame) {
-  static const handler h = {"forward", BPPSA_PYTHON_FORWARD, forward_bytes};
-  return handle(&h, frame);
-}
+static const handler kinds[BPPSA_PYTHON_KINDS] = {{"forward", BPPSA_PYTHON_FORWARD, forward_bytes},
+                                                  {"backward", BPPSA_PYTHON_BACKWARD, backward_bytes},
+                                                  {"tangent", BPPSA_PYTHON_TANGENT, tangent_bytes},
+                                                  {"second derivative", BPPSA_PYTHON_SECOND, second_bytes},
+                                                  {"second tangent", BPPSA_PYTHON_THIRD, third_bytes}};
 
-bppsa_xla_error *bppsa_python_xla_backward(bppsa_xla_frame *frame) {
-  static const handler h = {"backward", BPPSA_PYTHON_BACKWARD, backward_bytes};
-  return handle(&h, frame);
-}
-
-bppsa_xla_error *bppsa_python_xla_tangent(bppsa_xla_frame *frame) {
-  static const handler h = {"tangent", BPPSA_PYTHON_TANGENT, tangent_bytes};
-  return handle(&h, frame);
-}
-
-bppsa_xla_error *bppsa_python_xla_second(bppsa_xla_frame *frame) {
-  static const handler h = {"second derivative", BPPSA_PYTHON_SECOND, second_bytes};
-  return handle(&h, frame);
-}
-
-bppsa_xla_error *bppsa_python_xla_third(bppsa_xla_frame *frame) {
-  static const handler h = {"second tangent", BPPSA_PYTHON_THIRD, third_bytes};
-  return handle(&h, frame);
-}
+#define HANDLERS(name, kind)                                                                                                     \
+  bppsa_xla_error *bppsa_python_xla_##name(bppsa_xla_frame *frame) {                                                             \
+    return handle(&kinds[kind], false, frame);                                                                                   \
+  }                                                                                                                              \
+  bppsa_xla_error *bppsa_python_xla_gpu_##name(bppsa_xla_frame *frame) {                                                         \
+    return handle(&kinds[kind], true, frame);                                                                                    \
+  }
+HANDLERS(forward, BPPSA_PYTHON_FORWARD)
+HANDLERS(backward, BPPSA_PYTHON_BACKWARD)
+HANDLERS(tangent, BPPSA_PYTHON_TANGENT)
+HANDLERS(second, BPPSA_PYTHON_SECOND)
+HANDLERS(third, BPPSA_PYTHON_THIRD)
 
 /* ---- sizes ---- */
 
-static bppsa_status copy_word(const char *what, const char *from, char word[WORD]) {
-  if (strlen(from) >= WORD) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s '%s': expected at most %d characters", what, from, WORD - 1);
+bppsa_status bppsa_python_xla_find_gpu(void) {
+  bppsa_device *device = NULL;
+  BPPSA_TRY(bppsa_device_on_stream(0, NULL, 1, &device));
+  bppsa_device_destroy(device);
+  return BPPSA_OK;
+}
+
+static bppsa_status copy_word(const char *what, const char *from, char word[BPPSA_XLA_WORD]) {
+  if (strlen(from) >= BPPSA_XLA_WORD) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s '%s': expected at most %d characters", what, from, BPPSA_XLA_WORD - 1);
   }
   memcpy(word, from, strlen(from));
   return BPPSA_OK;
 }
 
 bppsa_status bppsa_python_xla_facts(const char *cell, const char *method, const char *forward_kind, int relu, int f64,
-                                    int64_t threads, const int64_t sizes[4], int64_t arguments,
+                                    int64_t threads, int gpu, const int64_t sizes[4], int64_t arguments,
                                     int64_t facts[BPPSA_PYTHON_XLA_FACTS]) {
-  layer_key key = {.relu = relu != 0,
-                   .f64 = f64 != 0,
-                   .threads = threads,
-                   .steps = sizes[0],
-                   .batch = sizes[1],
-                   .input = sizes[2],
-                   .hidden = sizes[3],
-                   .biases = (arguments & (BIT(b_ih) | BIT(b_hh))) != 0,
-                   .lengths = (arguments & BIT(lengths)) != 0,
-                   .resets = (arguments & BIT(resets)) != 0,
-                   .reset_state = (arguments & BIT(reset_state)) != 0};
-  entry *e = NULL;
+  bppsa_xla_key key = {.gpu = 1 + gpu,
+                       .relu = relu != 0,
+                       .f64 = f64 != 0,
+                       .threads = threads,
+                       .steps = sizes[0],
+                       .batch = sizes[1],
+                       .input = sizes[2],
+                       .hidden = sizes[3],
+                       .biases = (arguments & (BIT(b_ih) | BIT(b_hh))) != 0,
+                       .lengths = (arguments & BIT(lengths)) != 0,
+                       .resets = (arguments & BIT(resets)) != 0,
+                       .reset_state = (arguments & BIT(reset_state)) != 0};
+  bppsa_xla_layer *e = NULL;
   BPPSA_TRY(copy_word("cell", cell, key.cell));
   BPPSA_TRY(copy_word("method", method, key.method));
   BPPSA_TRY(copy_word("forward", forward_kind, key.forward));
-  BPPSA_TRY(take_entry(&key, &e));
+  BPPSA_TRY(bppsa_xla_take_layer(&key, &e));
   const int64_t front = key.lengths ? key.batch * 8 + BPPSA_ALIGNMENT : 0; /* lengths that are int32 (find_scratch) */
   facts[0] = e->sizes.saved;
   facts[1] = e->sizes.forward + front;
@@ -512,6 +411,6 @@ bppsa_status bppsa_python_xla_facts(const char *cell, const char *method, const 
   facts[4] = e->second + front;
   facts[5] = third_bytes(e) + front;
   facts[6] = e->pair ? 2 : 1;
-  give_back(e);
+  bppsa_xla_give_back(e);
   return BPPSA_OK;
 }

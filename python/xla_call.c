@@ -87,3 +87,31 @@ bppsa_xla_error *bppsa_xla_answer(const bppsa_xla_frame *frame, bppsa_status sta
   bppsa_xla_new_error error = {.size = sizeof error, .message = message, .code = code_of(status)};
   return frame->api->error_create(&error);
 }
+
+bppsa_xla_error *bppsa_xla_find_stream(const bppsa_xla_frame *frame, void **stream, int32_t *gpu) {
+  bppsa_xla_stream asked = {.size = sizeof asked, .context = frame->context};
+  bppsa_xla_device device = {.size = sizeof device, .context = frame->context};
+  if (frame->api->size < offsetof(bppsa_xla_api, device_get) + sizeof frame->api->device_get) {
+    return bppsa_xla_answer(
+        frame, bppsa_fail(BPPSA_ERR_UNSUPPORTED, "this JAX does not say on which GPU it calls, expected a newer one"), "a call",
+        "GPU");
+  }
+  bppsa_xla_error *error = frame->api->stream_get(&asked);
+  error = error == NULL ? frame->api->device_get(&device) : error;
+  *stream = asked.stream;
+  *gpu = device.number;
+  return error;
+}
+
+bppsa_xla_error *bppsa_xla_allocate(const bppsa_xla_frame *frame, int64_t bytes, int64_t alignment, void **data) {
+  bppsa_xla_allocation asked = {
+      .size = sizeof asked, .context = frame->context, .bytes = (size_t)bytes, .alignment = (size_t)alignment};
+  bppsa_xla_error *error = frame->api->memory_allocate(&asked);
+  *data = error == NULL ? asked.data : NULL;
+  return error;
+}
+
+bppsa_xla_error *bppsa_xla_release_memory(const bppsa_xla_frame *frame, int64_t bytes, void *data) {
+  bppsa_xla_release asked = {.size = sizeof asked, .context = frame->context, .bytes = (size_t)bytes, .data = data};
+  return frame->api->memory_free(&asked);
+}

@@ -19,6 +19,14 @@ int64_t bppsa_xla_bytes(const bppsa_xla_buffer *buffer, int64_t first_axis);
 
 /* Answers XLA's question for the version of the interface, if the frame is one. */
 bool bppsa_xla_answer_metadata(const bppsa_xla_frame *frame);
+/* Of a call on a GPU: the stream on which XLA queues work, and the GPU's number. Returns XLA's error or NULL, and an error where
+ * this XLA is too old to be asked. */
+bppsa_xla_error *bppsa_xla_find_stream(const bppsa_xla_frame *frame, void **stream, int32_t *gpu);
+/* Memory of the GPU for the length of a call, at a multiple of `alignment`; work that is queued may go on using it. Returns XLA's
+ * error or NULL. */
+bppsa_xla_error *bppsa_xla_allocate(const bppsa_xla_frame *frame, int64_t bytes, int64_t alignment, void **data);
+bppsa_xla_error *bppsa_xla_release_memory(const bppsa_xla_frame *frame, int64_t bytes, void *data);
+
 /* NULL where the status is BPPSA_OK, otherwise an error with the library's sentence: "bppsa.jax: WHAT, PASS: ..". */
 bppsa_xla_error *bppsa_xla_answer(const bppsa_xla_frame *frame, bppsa_status status, const char *what, const char *pass);
 

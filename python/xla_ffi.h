@@ -93,13 +93,55 @@ typedef struct {
   int32_t code;
 } bppsa_xla_new_error;
 
+/* What XLA is asked for in a call on a GPU: the CUDA stream on which it queues work; memory of the GPU, which is given back before
+ * the call returns and may be in use by queued work; and the number of the GPU. `context` is the frame's. */
+typedef struct {
+  size_t size;
+  bppsa_xla_extension *extensions;
+  void *context;
+  void *stream; /* the answer */
+} bppsa_xla_stream;
+
+typedef struct {
+  size_t size;
+  bppsa_xla_extension *extensions;
+  void *context;
+  size_t bytes, alignment;
+  void *data; /* the answer */
+} bppsa_xla_allocation;
+
+typedef struct {
+  size_t size;
+  bppsa_xla_extension *extensions;
+  void *context;
+  size_t bytes;
+  void *data;
+} bppsa_xla_release;
+
+typedef struct {
+  size_t size;
+  bppsa_xla_extension *extensions;
+  void *context;
+  int32_t number; /* the answer */
+} bppsa_xla_device;
+
+typedef void (*bppsa_xla_unused)(void);
+
+/* An older XLA's ends earlier, as `size` says. */
 typedef struct {
   size_t size;
   bppsa_xla_extension *extensions;
   bppsa_xla_version version;
   const void *internal;
   bppsa_xla_error *(*error_create)(bppsa_xla_new_error *arguments); /* copies the message */
-} bppsa_xla_api;                                                    /* it goes on behind this */
+  bppsa_xla_unused errors[2], registration;
+  bppsa_xla_error *(*stream_get)(bppsa_xla_stream *arguments);
+  bppsa_xla_unused types[4];
+  bppsa_xla_error *(*memory_allocate)(bppsa_xla_allocation *arguments);
+  bppsa_xla_error *(*memory_free)(bppsa_xla_release *arguments);
+  bppsa_xla_unused threads_and_futures[6];
+  bppsa_xla_error *(*device_get)(bppsa_xla_device *arguments);
+} bppsa_xla_api; /* it goes on behind this */
 
 typedef struct {
   size_t size;

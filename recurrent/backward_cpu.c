@@ -216,10 +216,39 @@ void bppsa_layers_finish(const recurrent_network *n, int64_t l) {
   memcpy(b_hh->data, b_ih->data, (size_t)(shared_bias(n) * layers_size_of(n)));
 }
 
+/* Does BP compute the input's gradient window by window, while the deltas are in a cache? */
+static bool gives_x(const recurrent_network *n, int64_t l) {
+  return n->dx != NULL && bppsa_recurrent_level(n, l) == 0 && !layers_have_sides(n) && !n->ragged.active;
+}
+
+static void give_x(const recurrent_network *n, int64_t l, const layers_window *w) {
+  if (gives_x(n, l)) {
+    bppsa_layers_multiply_deltas(n, l, w->steps * n->batch, w->pre, bppsa_recurrent_offset(n, n->dx, w->row * n->config.input));
+  }
+}
+
+/* Writes dL/dh_t in front of each of the window's steps to the rows of g there; in front of the first step of all it is 0. */
+static void put_seeds(const recurrent_network *n, int64_t first, int64_t steps) {
+  const int64_t hidden = n->config.hidden, size = bppsa_recurrent_state_size(n), batch = n->batch;
+  for (int64_t t = 0; t < steps; ++t) {
+    const void *from = first + t > 0 ? bppsa_recurrent_offset(n, n->seed, (first + t - 1) * batch * hidden) : NULL;
+    void *to = bppsa_recurrent_offset(n, n->g, t * batch * size);
+    if (size == hidden) {
+      layers_put_row(n, from, batch * hidden, to);
+      continue;
+    }
+    for (int64_t b = 0; b < batch; ++b) {
+      layers_put_row(n, bppsa_recurrent_offset(n, from, b * hidden), hidden, bppsa_recurrent_offset(n, to, b * size));
+      layers_put_row(n, NULL, size - hidden, bppsa_recurrent_offset(n, to, b * size + hidden));
+    }
+  }
+}
+
 /* Returns the memory of one window of sequential BP, which goes from the last window to the first. Only arrays that are read later
- * are kept: deltas if a layer below or the input's gradient needs them, gradients of the states if some are injected; otherwise
- * all windows use the same memory. g_0 always has the same place. seed: g behind the window. */
-static layers_window bp_window(const recurrent_network *n, int64_t l, int64_t first, int64_t steps, const void *seed) {
+ * are kept: deltas if `keeps` or if a layer below needs them, gradients of the states if some are injected, but for a seed that
+ * windows take; otherwise all windows use the same memory. g_0 always has the same place. seed: g behind the window. */
+static layers_window bp_window(const recurrent_network *n, int64_t l, int64_t first, int64_t steps, const void *seed,
+                               bool keeps) {
   const int64_t state = n->batch * bppsa_recurrent_state_size(n), deltas = n->batch * n->cell->gates * n->config.hidden;
   const bool injected = bppsa_recurrent_injected(n, l);
   layers_window w = bppsa_layers_whole(n);
@@ -227,14 +256,17 @@ static layers_window bp_window(const recurrent_network *n, int64_t l, int64_t fi
   w.row = first * n->batch;
   w.steps = steps;
   w.input = first > 0 || bppsa_layers_want_first(n);
-  if (bppsa_recurrent_level(n, l) > 0 || n->config.input_gradients) {
+  if (bppsa_recurrent_level(n, l) > 0 || keeps) {
     w.pre = bppsa_recurrent_offset(n, n->pre, first * deltas);
     w.delta_h = n->cell->split ? n->delta_h : w.pre;
   }
-  if (injected) {
+  if (injected && !n->seeds_windows) {
     w.g = bppsa_recurrent_offset(n, n->g, first * state);
   } else {
     memmove(bppsa_recurrent_offset(n, n->g, steps * state), seed, (size_t)(state * layers_size_of(n)));
+  }
+  if (n->seeds_windows) {
+    put_seeds(n, first, steps);
   }
   bppsa_layers_sweep(n, n->cell->backward, l, &w, injected);
   return w;
@@ -249,12 +281,13 @@ static void bp_runs(const recurrent_network *n, int64_t l, bppsa_linear_cut cut)
     const int64_t start = part * cut.length, size = rows - start < cut.length ? rows - start : cut.length;
     for (int64_t r = (size - 1) / run * run; r >= 0; r -= run) {
       const int64_t count = size - r < run ? size - r : run, at = start + r;
-      const layers_window w = bp_window(n, l, at / n->batch, count / n->batch, seed);
+      const layers_window w = bp_window(n, l, at / n->batch, count / n->batch, seed, layers_have_sides(n));
       seed = n->g;
       bppsa_linear_sum_run(&p.from_x, part, size, r, count, w.pre, bppsa_recurrent_offset(n, p.x, at * p.from_x.in), 0, n->sums);
       bppsa_linear_sum_run(&p.from_h, part, size, r, count, w.delta_h, begin_steps(n, l, w.first, w.steps), shared_bias(n),
                            n->hidden_sums);
       end_steps(n, l, w.first, w.steps);
+      give_x(n, l, &w);
     }
   }
 }
@@ -279,14 +312,14 @@ void bppsa_layers_bp_segment(const recurrent_network *n, recurrent_network *v, i
   bppsa_layers_prepare_back(v, l);
   if (behind != NULL) {
     memcpy(bppsa_layers_end_of_g(v, batch, size), behind, (size_t)(batch * size * layers_size_of(n)));
-    (void)bp_window(v, l, last, 1, seed);
+    (void)bp_window(v, l, last, 1, seed, n->config.input_gradients);
     seed = v->g;
   }
   for (int64_t row = (first + last) * batch; row > first * batch;) { /* run by run, from the last to the first */
     const int64_t part = (row - 1) / cut.length, start = part * cut.length, left = p.from_h.rows - start,
                   rows = left < cut.length ? left : cut.length, r = (row - 1 - start) / p.from_h.run * p.from_h.run,
                   count = row - start - r, step = (start + r) / batch - first;
-    const layers_window w = bp_window(v, l, step, count / batch, seed);
+    const layers_window w = bp_window(v, l, step, count / batch, seed, n->config.input_gradients);
     seed = v->g;
     bppsa_linear_sum_run(&p.from_x, part, rows, r, count, w.pre, bppsa_recurrent_offset(n, x, step * batch * p.from_x.in), 0,
                          n->sums);
@@ -305,20 +338,24 @@ static void bp_parts(const recurrent_network *n, int64_t l, bppsa_linear_cut cut
   const void *seed = bppsa_layers_end_of_g(n, n->batch, bppsa_recurrent_state_size(n));
   for (int64_t first = (cut.parts - 1) / parts * parts; first >= 0; first -= parts) {
     const int64_t count = cut.parts - first < parts ? cut.parts - first : parts, end = (first + count) * part;
-    const layers_window w = bp_window(n, l, first * part, (end < all ? end : all) - first * part, seed);
+    const layers_window w = bp_window(n, l, first * part, (end < all ? end : all) - first * part, seed, layers_have_sides(n));
     seed = n->g;
     sum_parts(n, l, first, count, &w, begin_steps(n, l, w.first, w.steps));
     end_steps(n, l, w.first, w.steps);
+    give_x(n, l, &w);
   }
 }
 
-/* Sequential BP with the parts of the weight gradients. */
+/* Sequential BP with the parts of the weight gradients, and the input's gradient where it is not left to others (gives_x). */
 static void bp_layer(const recurrent_network *n, int64_t l) {
   if (n->ragged.active) {
     bppsa_layers_prepare_back(n, l);
     sweep_back(n, l);
     sum_all(n, l);
     return;
+  }
+  if (gives_x(n, l)) {
+    bppsa_layers_prepare_input_gradient(n, l);
   }
   const layer_products p = products_of(n, l);
   const bppsa_linear_cut cut = bppsa_linear_cut_rows(&p.from_h); /* from_x has the same cut */
@@ -403,8 +440,8 @@ void bppsa_layers_clear_cuts(recurrent_network *n, int64_t l) {
   }
 }
 
-/* What follows from g_0 in n->g and delta_x in n->pre: the gradient of the initial state, and of x. */
-bppsa_status bppsa_layers_give_inputs(recurrent_network *n, int64_t l) {
+/* What follows from g_0 in n->g: the gradient of the initial state. */
+static void give_first(recurrent_network *n, int64_t l) {
   const bppsa_recurrent_config *c = &n->config;
   const int64_t size = bppsa_recurrent_state_size(n);
   if (c->part.first == 0) { /* elsewhere this step is one of many, and has been treated as such */
@@ -414,18 +451,24 @@ bppsa_status bppsa_layers_give_inputs(recurrent_network *n, int64_t l) {
     memcpy(bppsa_recurrent_offset(n, n->dh0, l * n->batch * size + bppsa_ragged_sample(n, b) * size),
            bppsa_recurrent_offset(n, n->g, b * size), (size_t)(size * layers_size_of(n)));
   }
+}
+
+/* The same, and what follows from delta_x in n->pre: the gradient of x. */
+bppsa_status bppsa_layers_give_inputs(recurrent_network *n, int64_t l) {
+  give_first(n, l);
   if (n->dx == NULL || bppsa_recurrent_level(n, l) > 0) {
     return BPPSA_OK;
   }
   void *dx = n->ragged.active ? n->ragged.packed : n->dx;
   BPPSA_TRY(layers_have_sides(n) ? bppsa_sides_add(n, l, dx) : bppsa_layers_input_gradient(n, l, dx));
   if (n->ragged.active && l == 0) {
-    bppsa_ragged_unpack(n, dx, c->input, n->dx);
+    bppsa_ragged_unpack(n, dx, n->config.input, n->dx);
   }
   return BPPSA_OK;
 }
 
 bppsa_status bppsa_layers_backward(recurrent_network *n, int64_t l) {
+  bool given = false;
   bppsa_reset_state_begin(n);
   if (bppsa_back_is_part(n)) {
     BPPSA_TRY(part_layer(n, l));
@@ -434,12 +477,15 @@ bppsa_status bppsa_layers_backward(recurrent_network *n, int64_t l) {
     sum_all(n, l);
   } else if (!n->back.stats.speculated || !speculative_layer(n, l)) {
     bp_layer(n, l);
+    given = gives_x(n, l);
   }
   if (!bppsa_back_is_part(n)) {
     bppsa_layers_finish(n, l);
-  }
-  if (!bppsa_back_is_part(n)) {
     bppsa_reset_state_finish(n, l);
+  }
+  if (given) {
+    give_first(n, l);
+    return BPPSA_OK;
   }
   return bppsa_layers_give_inputs(n, l);
 }

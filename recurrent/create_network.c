@@ -449,7 +449,7 @@ bppsa_status bppsa_recurrent_make(const bppsa_recurrent_config *config, const bp
   if (config->recompute > 0 && bppsa_device_get_kind(device) != BPPSA_CPU) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "recompute on a GPU, expected a CPU");
   }
-  if (config->tape && config->lengths && bppsa_device_get_kind(device) != BPPSA_CPU) {
+  if (allocates && config->tape && config->lengths && bppsa_device_get_kind(device) != BPPSA_CPU) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "tapes of samples that have lengths on a GPU, expected a CPU");
   }
   BPPSA_TRY(bppsa_recurrent_check_cell(config, cell));

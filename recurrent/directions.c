@@ -72,7 +72,7 @@ bppsa_status bppsa_sides_move(const recurrent_network *n, const recurrent_rows *
 /* Moves all rows of the present batch; those of the reverse direction go to their mirrors. */
 static bppsa_status move(const recurrent_network *n, int64_t l, const void *from, int64_t from_row, void *to, int64_t to_row,
                          int64_t width, bool added) {
-  const recurrent_rows rows = {from, to, bppsa_ragged_rows(n), from_row, to_row, width, l % 2 == 1, added};
+  const recurrent_rows rows = {from, to, bppsa_ragged_rows(n), from_row, to_row, width, l % 2 == 1, added, false};
   return n->backend->move(n, &rows);
 }
 
@@ -125,7 +125,7 @@ bppsa_status bppsa_sides_leave(const recurrent_network *n) {
       continue;
     }
     const void *last = bppsa_recurrent_offset(n, n->layers[l].h, c->seq_len * n->batch * hidden);
-    const recurrent_rows rows = {last, half, n->batch, hidden, 2 * hidden, hidden, false, false};
+    const recurrent_rows rows = {last, half, n->batch, hidden, 2 * hidden, hidden, false, false, false};
     BPPSA_TRY(n->backend->move(n, &rows));
   }
   return BPPSA_OK;
@@ -140,7 +140,7 @@ bool bppsa_sides_ends(const recurrent_network *n, int64_t l) {
 bppsa_status bppsa_sides_split(const recurrent_network *n, int64_t l, void *rows, int64_t row) {
   const int64_t hidden = n->config.hidden;
   const void *half = half_of(n, l, n->sides.above);
-  const recurrent_rows ends = {half, rows, n->batch, 2 * hidden, row, hidden, false, false};
+  const recurrent_rows ends = {half, rows, n->batch, 2 * hidden, row, hidden, false, false, false};
   return bppsa_sides_ends(n, l) ? n->backend->move(n, &ends) : move(n, l, half, 2 * hidden, rows, row, hidden, false);
 }
 

@@ -9,6 +9,7 @@
 #include "core/base/alloc.h"
 #include "core/compute/memory.h"
 #include "recurrent/layer_internal.h"
+#include "recurrent/layers_cpu.h"
 
 static int64_t size_of(const recurrent_network *n) {
   return (int64_t)bppsa_dtype_size(n->config.dtype);
@@ -215,6 +216,10 @@ bppsa_status bppsa_layer_check_pass(const bppsa_layer *layer, const bppsa_device
                         arrays[i].needed ? "is NULL, expected an array" : "is an array, expected NULL: the layer has none");
     }
   }
+  if (layer->kind == BPPSA_CPU && (in->far_lengths || in->far_resets)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s layer: %s in a GPU's memory, expected host memory: the pass is on a CPU",
+                      n->cell->name, in->far_lengths ? "lengths" : "resets");
+  }
   if (tape->record != NULL && layer->kind != BPPSA_CPU) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s layer: a record of a pass on a GPU, expected NULL", n->cell->name);
   }
@@ -235,7 +240,8 @@ static bppsa_status take_spans(recurrent_network *n, const bppsa_layer_inputs *i
   resets.device = in->far_resets ? BPPSA_CUDA : BPPSA_CPU;
   const bppsa_view *given = in->resets != NULL ? &resets : NULL;
   BPPSA_TRY(bppsa_resets_check(n, n->batch, given));
-  BPPSA_TRY(bppsa_ragged_take(n, n->batch, in->lengths));
+  BPPSA_TRY(in->far_lengths ? bppsa_ragged_take_far(n, in->lengths, in->short_lengths)
+                            : bppsa_ragged_take(n, n->batch, in->lengths));
   bppsa_resets_take(n, n->batch, given);
   return BPPSA_OK;
 }
@@ -384,12 +390,13 @@ static bppsa_status add_ends(const recurrent_network *n, int half, const void *r
     return BPPSA_OK;
   }
   const recurrent_rows all = {.from = rows,
-                              .to = bppsa_recurrent_offset(n, n->g, n->config.seq_len * n->batch * size + half * hidden),
+                              .to = bppsa_recurrent_offset(n, n->g, first),
                               .rows = n->batch,
                               .from_row = hidden,
                               .to_row = size,
                               .width = hidden,
-                              .added = true};
+                              .added = true,
+                              .last = true};
   return n->backend->move(n, &all);
 }
 
@@ -416,11 +423,29 @@ bppsa_status bppsa_layer_make_scan(const bppsa_layer *layer, const bppsa_device 
   return layer->scans ? bppsa_scan_executor_create_in(pass->layer.plan, device, pass->scan, &pass->layer.scan) : BPPSA_OK;
 }
 
+/* Does BP need no g of all steps? Samples without lengths have rows of g in the order of the seed's; gradients of c are added to
+ * all of g, and scans and speculative passes read it. */
+static bool takes_seed_by_windows(const layer_pass *pass, const bppsa_layer_seed *seed) {
+  const recurrent_network *n = &pass->n;
+  return n->gpu == NULL && pass->layer.scan == NULL && !n->back.plan.speculative && !n->ragged.active && seed->c == NULL;
+}
+
+/* Writes the gradient of the last states alone to n->g. */
+static bppsa_status seed_last(layer_pass *pass, const bppsa_layer_seed *seed) {
+  recurrent_network *n = &pass->n;
+  const int64_t last = (n->config.seq_len - 1) * n->batch * n->config.hidden;
+  n->seed = seed->h;
+  n->seeds_states = n->seeds_windows = true;
+  bppsa_layers_seed_last(n, bppsa_recurrent_offset(n, seed->h, last));
+  BPPSA_TRY(add_ends(n, 0, seed->h_last));
+  return add_ends(n, 1, seed->c_last);
+}
+
 static bppsa_status compute_gradients(layer_pass *pass, const bppsa_layer_seed *seed, const bppsa_layer_gradients *to) {
   recurrent_network *n = &pass->n;
   const int64_t row = row_bytes(n), state = bppsa_recurrent_state_size(n) * size_of(n);
   n->dx = to->x;
-  BPPSA_TRY(bppsa_layer_seed_pass(pass, seed));
+  BPPSA_TRY((takes_seed_by_windows(pass, seed) ? seed_last : bppsa_layer_seed_pass)(pass, seed));
   if (to->record != NULL) {
     n->back.state = to->record->state;
   }

@@ -61,6 +61,9 @@ typedef struct {
   const int64_t *lengths;  /* [B], in host memory, where config.lengths is set; NULL: all samples have T steps */
   const uint8_t *resets;   /* [T][B] of 0 and 1, in host memory, where config.resets is set; NULL: no sample begins anew */
   bool far_resets; /* on a GPU: the resets are in its memory. Then they are not checked, and every byte but 0 counts as 1 */
+  /* on a GPU: the lengths are in its memory, and if `short_lengths` they are int32_t. Then they are not checked, and one below 1
+   * counts as 1, one beyond T as T */
+  bool far_lengths, short_lengths;
 } bppsa_layer_inputs;
 
 /* What passes in chunks of time on a CPU have to know of the passes before them, in `pause` and `state`, which a pass reads and
@@ -121,9 +124,9 @@ typedef struct {
 } bppsa_layer_tangents;
 /* Bytes of scratch of the two functions below. ERR_MEMORY: they do not fit in 64 bits. */
 bppsa_status bppsa_layer_tangent_bytes(const bppsa_layer *layer, int64_t *tangent, int64_t *backward);
-/* h, c [T+1][B][H]: the tangents of the states, of row 0 too; c of a pair alone. It goes with time by the layer's scan, or step by
- * step where the layer's method is BP, linear or speculative; a scan's executor allocates. ERR_UNSUPPORTED: a GPU, or a cell
- * without `tangent`; ERR_ARGUMENT as above, or a tangent of what it lacks; ERR_MEMORY. */
+/* h, c [T+1][B][H]: the tangents of the states, of row 0 too; c of a pair alone. On a CPU it goes with time by the layer's scan, or
+ * step by step where the layer's method is BP, linear or speculative, and a scan's executor allocates; on a GPU step by step.
+ * ERR_UNSUPPORTED: a cell without `tangent`; ERR_ARGUMENT as above, or a tangent of what it lacks; ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_layer_tangent(const bppsa_layer *layer, const bppsa_device *device, const bppsa_layer_inputs *inputs,
                                  const bppsa_layer_tape *tape, const bppsa_layer_tangents *tangents, void *h, void *c,
                                  void *scratch);
@@ -131,8 +134,8 @@ bppsa_status bppsa_layer_tangent(const bppsa_layer *layer, const bppsa_device *d
  * `seed` (a Hessian-vector product where the loss is linear in the outputs; double backward). h, c: what bppsa_layer_tangent has
  * computed from the same arguments. With phi = <a, gradients>, whose derivatives double backward wants, `derivatives` with the
  * tangents a and seed_tangents 0 are the gradients of phi in x, h0 and the weights, and bppsa_layer_tangent's h and c those in the
- * seed. It goes back twice by the layer's method; a layer whose method is speculative goes by BP. On a CPU a scan's executor
- * allocates. Errors as above, and ERR_MEMORY. */
+ * seed. It goes back twice by the layer's method. A layer whose method is speculative goes by BP, because passes in chunks of time
+ * do not keep the gradients of all states. On a CPU a scan's executor allocates. Errors as above, and ERR_MEMORY. */
 bppsa_status bppsa_layer_tangent_backward(const bppsa_layer *layer, const bppsa_device *device, const bppsa_layer_inputs *inputs,
                                           const bppsa_layer_tape *tape, const bppsa_layer_tangents *tangents, const void *h,
                                           const void *c, const bppsa_layer_seed *seed, const bppsa_layer_seed *seed_tangents,
@@ -147,7 +150,7 @@ typedef struct {
 bppsa_status bppsa_layer_second_tangent_bytes(const bppsa_layer *layer, int64_t *bytes);
 /* h, c [T+1][B][H]: the derivative, in the direction `other`, of the tangents in the direction `one` (a second derivative of all
  * outputs, forward over forward); the same with the directions exchanged. It goes with time as bppsa_layer_tangent. Errors as
- * above. */
+ * above; ERR_UNSUPPORTED: a GPU. */
 bppsa_status bppsa_layer_second_tangent(const bppsa_layer *layer, const bppsa_device *device, const bppsa_layer_inputs *inputs,
                                         const bppsa_layer_tape *tape, const bppsa_layer_direction *one,
                                         const bppsa_layer_direction *other, void *h, void *c, void *scratch);

@@ -1,21 +1,23 @@
-/* Derivatives of stateless passes along a direction: checks, and what comes and goes. recurrent/tangent_cpu.c computes them. */
+/* Derivatives of stateless passes along a direction: checks, and what comes and goes. recurrent/tangent_cpu.c and
+ * recurrent/gpu/tangent_cuda.cu compute them. */
 #include <string.h>
 
 #include "recurrent/layer_internal.h"
-#include "recurrent/tangent_cpu.h"
+#include "recurrent/tangent_internal.h"
 
 static bool is_known(const void *array, bool known) {
   return array == NULL || known;
 }
 
-/* A layer's cell may lack the functions, and a GPU does. */
-static bppsa_status check_support(const bppsa_layer *layer, const bppsa_device *device) {
+/* A layer's cell may lack the functions, and a GPU those of second tangents. */
+static bppsa_status check_support(const bppsa_layer *layer, tangent_kind kind) {
   const recurrent_network *n = layer->network;
   const int wide = n->config.dtype == BPPSA_F64;
-  if (n->base.device != NULL || bppsa_device_get_kind(device) != BPPSA_CPU) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s layer: derivatives along a direction on a GPU, expected a CPU", n->cell->name);
+  if (kind == TANGENT_TWICE && n->backend->tangents->twice == NULL) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s layer: tangents of tangents on a GPU, expected a CPU", n->cell->name);
   }
-  if (n->cell->tangent[wide] == NULL || n->cell->tangent_backward[wide] == NULL || n->cell->backward[wide] == NULL) {
+  if (n->gpu == NULL &&
+      (n->cell->tangent[wide] == NULL || n->cell->tangent_backward[wide] == NULL || n->cell->backward[wide] == NULL)) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
                       "%s layer: the cell has no derivatives along a direction in %s, expected entries 'tangent' and "
                       "'tangent_backward' in its table",
@@ -47,7 +49,11 @@ static bppsa_status check_tangents(const bppsa_layer *layer, const bppsa_layer_t
                           h == NULL ? "h" : "c");
 }
 
+/* The passes whose arrays a pass along a direction needs besides its own. */
 static unsigned serves_of(const bppsa_layer *layer, tangent_kind kind) {
+  if (layer->kind != BPPSA_CPU) {
+    return kind == TANGENT_STATES ? 0 : RECURRENT_BACKWARD;
+  }
   return RECURRENT_FORWARD | (kind != TANGENT_STATES || layer->tangent_plan != NULL ? RECURRENT_BACKWARD : 0);
 }
 
@@ -56,7 +62,7 @@ static bppsa_status measure(const bppsa_layer *layer, tangent_kind kind, int64_t
   recurrent_network n = *layer->network;
   n.batch = n.config.batch;
   BPPSA_TRY(bppsa_layer_measure(layer, serves_of(layer, kind), bytes));
-  return bppsa_tangent_visit(&n, kind, layer->tangent_plan != NULL, &arrays, bppsa_recurrent_measure_array, bytes);
+  return n.backend->tangents->visit(&n, kind, layer->tangent_plan != NULL, &arrays, bppsa_recurrent_measure_array, bytes);
 }
 
 bppsa_status bppsa_layer_tangent_bytes(const bppsa_layer *layer, int64_t *tangent, int64_t *backward) {
@@ -77,14 +83,6 @@ bppsa_status bppsa_layer_second_tangent_bytes(const bppsa_layer *layer, int64_t 
   return BPPSA_OK;
 }
 
-/* Packs x of a direction where samples have lengths. */
-static void pack_direction(const recurrent_network *n, tangent_direction *d) {
-  if (n->ragged.active && d->along.x != NULL) {
-    bppsa_ragged_pack(n, d->along.x, n->config.input, d->packed_x);
-    d->along.x = d->packed_x;
-  }
-}
-
 /* Makes the pass's network and arrays in scratch; the tape, and the directions where they are packed, are in their places. */
 static bppsa_status begin(const bppsa_layer *layer, const bppsa_device *device, tangent_kind kind, const bppsa_layer_inputs *in,
                           const bppsa_layer_tape *tape, const bppsa_layer_gradients *to, void *scratch, layer_pass *pass,
@@ -92,14 +90,9 @@ static bppsa_status begin(const bppsa_layer *layer, const bppsa_device *device, 
   recurrent_network *n = &pass->n;
   int64_t end;
   BPPSA_TRY(bppsa_layer_begin(layer, device, serves_of(layer, kind), in, tape, to, scratch, pass, &end));
-  BPPSA_TRY(bppsa_tangent_visit(n, kind, layer->tangent_plan != NULL, a, bppsa_recurrent_place_array, &end));
+  BPPSA_TRY(n->backend->tangents->visit(n, kind, layer->tangent_plan != NULL, a, bppsa_recurrent_place_array, &end));
   bppsa_layer_move_tape(pass, tape, false);
-  if (n->ragged.active) {
-    bppsa_ragged_pack(n, n->x, n->config.input, n->ragged.x);
-  }
-  pack_direction(n, &a->d);
-  pack_direction(n, &a->e);
-  return BPPSA_OK;
+  return n->backend->tangents->begin(n, a);
 }
 
 /* Makes the executor of a walk with time, if the layer's is a scan. */
@@ -107,36 +100,21 @@ static bppsa_status make_scan(const bppsa_layer *layer, const bppsa_device *devi
   return layer->tangent_plan != NULL ? bppsa_scan_executor_create(layer->tangent_plan, device, &a->scan) : BPPSA_OK;
 }
 
-/* The tangents of the states in front of the first step. */
-static void begin_states(const recurrent_network *n, const tangent_direction *d) {
-  const int64_t hidden = n->config.hidden;
-  const void *const given[] = {d->along.h0, d->along.c0};
-  void *const to[] = {d->h, d->c};
-  for (int64_t half = 0; half < (n->cell->pair ? 2 : 1); ++half) {
-    for (int64_t place = 0; place < n->batch; ++place) {
-      const void *from = bppsa_resets_at(n, 0, 0, place)
-                             ? bppsa_recurrent_offset(n, d->along.reset_state, half * hidden)
-                             : bppsa_recurrent_offset(n, given[half], bppsa_ragged_sample(n, place) * hidden);
-      layers_put_row(n, from, hidden, bppsa_recurrent_offset(n, to[half], place * hidden));
-    }
-  }
-}
-
 static void move_states(const recurrent_network *n, const void *h, const void *c, const void *packed_h, const void *packed_c,
                         bool back) {
   const int64_t hidden = n->config.hidden;
-  if (n->ragged.active) {
+  if (bppsa_ragged_packed(n)) {
     bppsa_ragged_move_states(n, h, hidden, packed_h, back);
   }
-  if (n->ragged.active && n->cell->pair) {
+  if (bppsa_ragged_packed(n) && n->cell->pair) {
     bppsa_ragged_move_states(n, c, hidden, packed_c, back);
   }
 }
 
 /* Where the tangents of the states are computed: the caller's arrays, or packed ones. */
 static void use_states(const recurrent_network *n, tangent_direction *d, void *h, void *c) {
-  d->h = n->ragged.active ? d->packed_h : h;
-  d->c = n->ragged.active ? d->packed_c : c;
+  d->h = bppsa_ragged_packed(n) ? d->packed_h : h;
+  d->c = bppsa_ragged_packed(n) ? d->packed_c : c;
 }
 
 /* Where they are read. */
@@ -151,14 +129,13 @@ bppsa_status bppsa_layer_tangent(const bppsa_layer *layer, const bppsa_device *d
   BPPSA_REQUIRE(layer != NULL && device != NULL && inputs != NULL && tape != NULL && tangents != NULL);
   layer_pass pass;
   tangent_arrays arrays = {.d = {.along = *tangents}};
-  BPPSA_TRY(check_support(layer, device));
+  BPPSA_TRY(check_support(layer, TANGENT_STATES));
   BPPSA_TRY(bppsa_layer_check_pass(layer, device, inputs, tape, scratch));
   BPPSA_TRY(check_tangents(layer, tangents, h, c));
   BPPSA_TRY(begin(layer, device, TANGENT_STATES, inputs, tape, NULL, scratch, &pass, &arrays));
   use_states(&pass.n, &arrays.d, h, c);
-  begin_states(&pass.n, &arrays.d);
   bppsa_status status = make_scan(layer, device, &arrays);
-  status = status == BPPSA_OK ? bppsa_tangent_forward(&pass.n, &arrays) : status;
+  status = status == BPPSA_OK ? pass.n.backend->tangents->forward(&pass.n, &arrays) : status;
   bppsa_scan_executor_destroy(arrays.scan);
   if (status == BPPSA_OK) {
     move_states(&pass.n, h, c, arrays.d.h, arrays.d.c, true);
@@ -172,7 +149,7 @@ bppsa_status bppsa_layer_second_tangent(const bppsa_layer *layer, const bppsa_de
   BPPSA_REQUIRE(layer != NULL && device != NULL && inputs != NULL && tape != NULL && one != NULL && other != NULL);
   layer_pass pass;
   tangent_arrays a = {.d = {.along = one->tangents}, .e = {.along = other->tangents}};
-  BPPSA_TRY(check_support(layer, device));
+  BPPSA_TRY(check_support(layer, TANGENT_TWICE));
   BPPSA_TRY(bppsa_layer_check_pass(layer, device, inputs, tape, scratch));
   BPPSA_TRY(check_tangents(layer, &one->tangents, one->h, one->c));
   BPPSA_TRY(check_tangents(layer, &other->tangents, other->h, other->c));
@@ -180,10 +157,10 @@ bppsa_status bppsa_layer_second_tangent(const bppsa_layer *layer, const bppsa_de
   BPPSA_TRY(begin(layer, device, TANGENT_TWICE, inputs, tape, NULL, scratch, &pass, &a));
   take_states(&pass.n, &a.d, one->h, one->c);
   take_states(&pass.n, &a.e, other->h, other->c);
-  a.h = pass.n.ragged.active ? a.packed_h : h;
-  a.c = pass.n.ragged.active ? a.packed_c : c;
+  a.h = bppsa_ragged_packed(&pass.n) ? a.packed_h : h;
+  a.c = bppsa_ragged_packed(&pass.n) ? a.packed_c : c;
   bppsa_status status = make_scan(layer, device, &a);
-  status = status == BPPSA_OK ? bppsa_tangent_twice(&pass.n, &a) : status;
+  status = status == BPPSA_OK ? pass.n.backend->tangents->twice(&pass.n, &a) : status;
   bppsa_scan_executor_destroy(a.scan);
   if (status == BPPSA_OK) {
     move_states(&pass.n, h, c, a.h, a.c, true);
@@ -191,27 +168,13 @@ bppsa_status bppsa_layer_second_tangent(const bppsa_layer *layer, const bppsa_de
   return status;
 }
 
-/* The derivatives of the gradients of h0 and c0: the first rows of n->g, sorted by length. */
-static void copy_first(const recurrent_network *n, const bppsa_layer_gradients *to) {
-  const int64_t hidden = n->config.hidden, size = bppsa_recurrent_state_size(n);
-  void *const halves[] = {to->h0, to->c0};
-  for (int64_t half = 0; half < 2; ++half) {
-    for (int64_t place = 0; halves[half] != NULL && place < n->batch; ++place) {
-      layers_put_row(n, bppsa_recurrent_offset(n, n->g, place * size + half * hidden), hidden,
-                     bppsa_recurrent_offset(n, halves[half], bppsa_ragged_sample(n, place) * hidden));
-    }
-  }
-}
-
 static bppsa_status compute_derivatives(layer_pass *pass, tangent_arrays *a, const bppsa_layer_seed *seed,
                                         const bppsa_layer_seed *seed_tangents, const bppsa_layer_gradients *to) {
   recurrent_network *n = &pass->n;
   BPPSA_TRY(bppsa_layer_seed_pass(pass, seed));
-  BPPSA_TRY(bppsa_tangent_first_walk(n, a, to));
+  BPPSA_TRY(n->backend->tangents->first_walk(n, a, to));
   BPPSA_TRY(bppsa_layer_seed_pass(pass, seed_tangents));
-  BPPSA_TRY(bppsa_tangent_second_walk(n, a, to));
-  copy_first(n, to);
-  return BPPSA_OK;
+  return n->backend->tangents->second_walk(n, a, to);
 }
 
 bppsa_status bppsa_layer_tangent_backward(const bppsa_layer *layer, const bppsa_device *device, const bppsa_layer_inputs *inputs,
@@ -222,7 +185,7 @@ bppsa_status bppsa_layer_tangent_backward(const bppsa_layer *layer, const bppsa_
                 seed_tangents != NULL && derivatives != NULL);
   layer_pass pass;
   tangent_arrays arrays = {.d = {.along = *tangents}};
-  BPPSA_TRY(check_support(layer, device));
+  BPPSA_TRY(check_support(layer, TANGENT_GRADIENTS));
   BPPSA_TRY(bppsa_layer_check_pass(layer, device, inputs, tape, scratch));
   BPPSA_TRY(check_tangents(layer, tangents, h, c));
   BPPSA_TRY(bppsa_layer_check_gradients(layer, seed, derivatives));

@@ -304,15 +304,31 @@ static bppsa_status seed_layers(recurrent_network *n, const void *seed) {
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_layers_input_gradient(recurrent_network *n, int64_t l, void *rows) {
-  const void *w_ih = bppsa_recurrent_parameter(n, l, W_IH)->value.data;
-  const bppsa_linear project = layers_linear(n, bppsa_ragged_rows(n), n->layers[l].input, n->cell->gates * n->config.hidden);
+void bppsa_layers_seed_last(recurrent_network *n, const void *rows) {
+  const int64_t hidden = n->config.hidden;
+  layers_put_row(n, rows, n->batch * hidden, bppsa_layers_end_of_g(n, n->batch, hidden));
+  spread_gradients(n, n->batch);
+}
+
+void bppsa_layers_prepare_input_gradient(const recurrent_network *n, int64_t l) {
   if (layers_in_panels(n)) {
-    pack_weights(n, w_ih, project.out, project.in, false, n->w_t);
-    multiply_input(n, project.rows, project.in, project.out, n->pre, NULL, rows);
-  } else {
-    bppsa_linear_input_gradient(&project, n->pre, w_ih, rows);
+    pack_weights(n, bppsa_recurrent_parameter(n, l, W_IH)->value.data, n->cell->gates * n->config.hidden, n->layers[l].input,
+                 false, n->w_t);
   }
+}
+
+void bppsa_layers_multiply_deltas(const recurrent_network *n, int64_t l, int64_t rows, const void *deltas, void *to) {
+  const bppsa_linear project = layers_linear(n, rows, n->layers[l].input, n->cell->gates * n->config.hidden);
+  if (layers_in_panels(n)) {
+    multiply_input(n, rows, project.in, project.out, deltas, NULL, to);
+  } else {
+    bppsa_linear_input_gradient(&project, deltas, bppsa_recurrent_parameter(n, l, W_IH)->value.data, to);
+  }
+}
+
+bppsa_status bppsa_layers_input_gradient(recurrent_network *n, int64_t l, void *rows) {
+  bppsa_layers_prepare_input_gradient(n, l);
+  bppsa_layers_multiply_deltas(n, l, bppsa_ragged_rows(n), n->pre, rows);
   return BPPSA_OK;
 }
 
@@ -408,4 +424,5 @@ const recurrent_backend bppsa_recurrent_cpu = {.create = create,
                                                .drop = bppsa_recurrent_drop,
                                                .count = count,
                                                .look = look,
-                                               .tell = look};
+                                               .tell = look,
+                                               .tangents = &bppsa_tangents_cpu};

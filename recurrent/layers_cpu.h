@@ -94,8 +94,12 @@ void bppsa_layers_prepare_input(const recurrent_network *n, int64_t l, bool pane
 void bppsa_layers_pad_weights(const recurrent_network *n, int64_t l);
 /* Prepares W_hh of the layer for BP: such a copy, or panels. */
 void bppsa_layers_prepare_back(const recurrent_network *n, int64_t l);
-/* rows = deltas W_ih */
+/* Writes the gradient of the last states to the end of g: rows [b][H], or NULL for 0. */
+void bppsa_layers_seed_last(recurrent_network *n, const void *rows);
+/* rows = deltas W_ih, of all steps, or of some rows at a time once the weights are prepared in n->w_t. */
 bppsa_status bppsa_layers_input_gradient(recurrent_network *n, int64_t l, void *rows);
+void bppsa_layers_prepare_input_gradient(const recurrent_network *n, int64_t l);
+void bppsa_layers_multiply_deltas(const recurrent_network *n, int64_t l, int64_t rows, const void *deltas, void *to);
 
 /* ---- backward passes (backward_cpu.c) ---- */
 

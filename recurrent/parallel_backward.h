@@ -71,7 +71,7 @@ typedef struct {
   bool speculative;                /* false: BP */
   int64_t chunks, warm_up, rounds; /* C, W, and rounds of mending all chunks at once */
   double accept, stop;             /* relative to s */
-  bool adapts;                     /* W changes with what passes show (bppsa_backward_next_warm_up) */
+  bool adapts;                     /* W changes with what passes show */
   int64_t scan_chunks;             /* chunks of the scan in the place of a pass that is paused or given up; 1: BP */
   /* In thousandths. A pass for which it is more than 1 fails: it takes longer than BP, or than the scan in its place, and, if it
    * was asked for although `auto` would not take it, than 1.25 times a pass that mends nothing. From the cost model, which is the

@@ -166,7 +166,7 @@ void bppsa_forward_stats_add(bppsa_forward_stats *sum, const bppsa_forward_stats
 #define BPPSA_FORWARD_TEXT 192 /* enough bytes for any of these texts */
 
 /* "speculative, 16 chunks, warm-up 40, 8 rounds, tolerance 2.4e-07", or "sequential": what two runs with the same bits have in
- * common. ", path up to 0.70" follows where most_path is not BPPSA_FORWARD_MOST_PATH, ", work up to 2.20" where there is a
+ * common. ", path up to 0.70" follows where most_path is not nine tenths, ", work up to 2.20" where there is a
  * most_work. Returns text. */
 const char *bppsa_forward_plan_text(const bppsa_forward_plan *plan, char *text, size_t size);
 /* Takes from such a text the kind, most_work and most_path, and chunks and rounds that are open; "" is one of a sequential plan. So

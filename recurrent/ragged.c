@@ -54,13 +54,26 @@ static void find_stretches(int64_t batch, recurrent_ragged *r) {
   }
 }
 
+static bppsa_status check_lengths(const recurrent_network *n, const void *lengths) {
+  return lengths == NULL || n->config.lengths
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: lengths of samples for a model that was created without them", n->cell->name);
+}
+
+bppsa_status bppsa_ragged_take_far(recurrent_network *n, const void *lengths, bool small) {
+  BPPSA_TRY(check_lengths(n, lengths));
+  n->ragged.active = lengths != NULL;
+  n->ragged.lengths = lengths;
+  n->ragged.far = true;
+  n->ragged.small = small;
+  return BPPSA_OK;
+}
+
 bppsa_status bppsa_ragged_take(recurrent_network *n, int64_t batch, const int64_t *lengths) {
   const int64_t steps = n->config.seq_len;
   recurrent_ragged *r = &n->ragged;
   bool whole = true;
-  if (lengths != NULL && !n->config.lengths) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: lengths of samples for a model that was created without them", n->cell->name);
-  }
+  BPPSA_TRY(check_lengths(n, lengths));
   for (int64_t b = 0; lengths != NULL && b < batch; ++b) {
     if (lengths[b] < 1 || lengths[b] > steps) {
       return bppsa_fail(BPPSA_ERR_ARGUMENT, "length %lld of sample %lld of the batch, expected 1 .. %lld", (long long)lengths[b],
@@ -71,7 +84,7 @@ bppsa_status bppsa_ragged_take(recurrent_network *n, int64_t batch, const int64_
   /* a GPU may record the pass, for batches of other lengths */
   r->active = n->gpu != NULL ? lengths != NULL : !whole;
   r->lengths = lengths;
-  for (int64_t b = 0; r->active && b < batch; ++b) {
+  for (int64_t b = 0; r->active && r->place != NULL && b < batch; ++b) {
     r->place[b] = (recurrent_place){.length = lengths[b], .sample = b};
   }
   if (r->active && n->gpu == NULL) {

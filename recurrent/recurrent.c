@@ -393,7 +393,7 @@ static bppsa_status copy_last(const recurrent_network *n, int64_t l, bool cells,
   const int64_t hidden = n->config.hidden, row = n->batch * hidden;
   const bool again = n->config.recompute > 0;
   const void *from = again ? bppsa_recompute_last(n, l, cells) : bppsa_recurrent_offset(n, states, n->config.seq_len * row);
-  const recurrent_rows last = {from, to, n->batch, again ? size : hidden, size, hidden, false, false};
+  const recurrent_rows last = {from, to, n->batch, again ? size : hidden, size, hidden, false, false, false};
   return n->ragged.active ? n->backend->gather_ends(n, bppsa_recurrent_offset(n, states, row), hidden, hidden, to, size)
                           : n->backend->move(n, &last);
 }

@@ -165,10 +165,12 @@ typedef struct {
 } recurrent_place;
 
 /* Arrays are NULL where the network takes no lengths. On a GPU (sequences_cuda.cu) arrays are not packed: they have all
- * steps of all samples, in the caller's order, with zeros behind the ends; x, packed, ends and (in host memory) place exist. */
+ * steps of all samples, in the caller's order, with zeros behind the ends; x, packed and ends exist, and in host memory, but not in
+ * stateless passes, place. */
 typedef struct {
   bool active;                /* the present batch has lengths: on a CPU, lengths that are not all T */
   const int64_t *lengths;     /* on a GPU: of the present batch, borrowed */
+  bool far, small;            /* they are in the GPU's memory; as int32_t */
   int64_t rows, stretches;    /* of the present batch; rows: Σ lengths */
   recurrent_stretch *stretch; /* [B] */
   recurrent_place *place;     /* [B] */
@@ -233,12 +235,14 @@ typedef struct {
    * and those of the latest forward pass, which its backward passes use. */
   int64_t next_step, drop_step;
   const int64_t *next_samples, *drop_samples;
-  recurrent_gpu *gpu;      /* NULL: the host. Otherwise arrays are in GPU memory, and those that a GPU does not use are NULL */
-  int64_t batch;           /* b of the latest forward pass */
-  const void *x;           /* of the latest forward pass, borrowed */
-  void *output;            /* with a tape: where the next forward pass writes h_1 .. h_T as well, borrowed; NULL: nowhere */
-  const void *seed;        /* of the latest backward pass, borrowed; NULL before it */
-  bool seeds_states;       /* `seed` is the gradient of the top layer's states, not of the outputs */
+  recurrent_gpu *gpu; /* NULL: the host. Otherwise arrays are in GPU memory, and those that a GPU does not use are NULL */
+  int64_t batch;      /* b of the latest forward pass */
+  const void *x;      /* of the latest forward pass, borrowed */
+  void *output;       /* with a tape: where the next forward pass writes h_1 .. h_T as well, borrowed; NULL: nowhere */
+  const void *seed;   /* of the latest backward pass, borrowed; NULL before it */
+  bool seeds_states;  /* `seed` is the gradient of the top layer's states, not of the outputs */
+  /* BP of a single layer on a CPU takes dL/dh_t from `seed` (NULL: 0) window by window, so that g has one window. */
+  bool seeds_windows;
   const void *of_cells;    /* the gradient of c in the next backward pass, borrowed; NULL: 0 */
   bool of_all_cells;       /* of c_1 .. c_T, not of the last ones */
   bool seeds_cells;        /* the latest backward pass had one */
@@ -255,12 +259,13 @@ typedef struct {
 } recurrent_network;
 
 /* Rows of `width` reals that are copied, or added, from an array to another one; a row of an array has so many reals. With `turned`
- * a row comes from its mirror (bppsa_ragged_mirror). */
+ * a row comes from its mirror (bppsa_ragged_mirror). last, on a GPU alone: `to` are rows of all steps, and row b goes to that of
+ * the last step of sample b. */
 typedef struct {
   const void *from;
   void *to;
   int64_t rows, from_row, to_row, width;
-  bool turned, added;
+  bool turned, added, last;
 } recurrent_rows;
 
 /* Parameter `which` of a layer, or of the head, which is layer L·D. A bias that the network does not have is 0, and its gradient
@@ -387,8 +392,10 @@ struct recurrent_backend {
   bppsa_status (*keep)(recurrent_network *n);
   void (*copy)(recurrent_network *n, const bppsa_device *device, void *room);
   bppsa_status (*begin)(recurrent_network *n);
+  const struct recurrent_tangents *tangents; /* derivatives along a direction (recurrent/tangent_internal.h) */
 };
 extern const recurrent_backend bppsa_recurrent_cpu, bppsa_recurrent_cuda; /* the latter also without CUDA, where creation fails */
+extern const struct recurrent_tangents bppsa_tangents_cpu, bppsa_tangents_cuda; /* the latter in builds with CUDA alone */
 
 /* ---- samples of their own lengths (ragged.c) ---- */
 
@@ -415,6 +422,8 @@ int64_t bppsa_ragged_length(const recurrent_network *n, int64_t sample);
 /* Takes the lengths of the next batch, size `batch`; NULL: all are T. Changes nothing on failure. ERR_ARGUMENT: a length out of
  * range, or lengths where the network was made without them. */
 bppsa_status bppsa_ragged_take(recurrent_network *n, int64_t batch, const int64_t *lengths);
+/* The same of lengths in a GPU's memory, of a batch as large as the network's, which are not checked; `small`: they are int32_t. */
+bppsa_status bppsa_ragged_take_far(recurrent_network *n, const void *lengths, bool small);
 bppsa_status bppsa_ragged_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
 void bppsa_ragged_free(recurrent_network *n);
 

@@ -75,8 +75,8 @@ static bppsa_status visit_direction(const recurrent_network *n, int64_t steps, b
   return visit_all(n, arrays, sizeof arrays / sizeof *arrays, visit, bytes);
 }
 
-bppsa_status bppsa_tangent_visit(const recurrent_network *n, tangent_kind kind, bool scans, tangent_arrays *a,
-                                 bppsa_recurrent_visit visit, int64_t *bytes) {
+static bppsa_status visit_pass(const recurrent_network *n, tangent_kind kind, bool scans, tangent_arrays *a,
+                               bppsa_recurrent_visit visit, int64_t *bytes) {
   const bppsa_recurrent_config *c = &n->config;
   const int64_t hidden = c->hidden, gates = tangent_gates(n), steps = c->seq_len, state = bppsa_recurrent_state_size(n);
   const bool pair = n->cell->pair, lengths = c->lengths, resets = c->resets;
@@ -253,9 +253,24 @@ layers_tangent bppsa_tangent_window(const recurrent_network *n, const tangent_ar
 
 /* ---- the states' tangents ---- */
 
-bppsa_status bppsa_tangent_forward(recurrent_network *n, tangent_arrays *a) {
+/* The tangents of the states in front of the first step. */
+static void begin_states(const recurrent_network *n, const tangent_direction *d) {
+  const int64_t hidden = n->config.hidden;
+  const void *const given[] = {d->along.h0, d->along.c0};
+  void *const to[] = {d->h, d->c};
+  for (int64_t half = 0; half < (n->cell->pair ? 2 : 1); ++half) {
+    for (int64_t place = 0; place < n->batch; ++place) {
+      const void *from = bppsa_resets_at(n, 0, 0, place) ? at(n, d->along.reset_state, half * hidden)
+                                                         : at(n, given[half], bppsa_ragged_sample(n, place) * hidden);
+      layers_put_row(n, from, hidden, at(n, to[half], place * hidden));
+    }
+  }
+}
+
+static bppsa_status walk_forward(recurrent_network *n, tangent_arrays *a) {
   const bool scans = a->scan != NULL;
   tangent_direction *d = &a->d;
+  begin_states(n, d);
   bppsa_tangent_prepare_own(n, a);
   bppsa_tangent_prepare(n, d);
   for (int64_t k = 0; k < bppsa_ragged_stretches(n); ++k) {
@@ -369,7 +384,7 @@ static bppsa_status walk(recurrent_network *n) {
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_tangent_first_walk(recurrent_network *n, tangent_arrays *a, const bppsa_layer_gradients *to) {
+static bppsa_status first_walk(recurrent_network *n, tangent_arrays *a, const bppsa_layer_gradients *to) {
   const int64_t rows = bppsa_ragged_rows(n), hidden = n->config.hidden, gates = tangent_gates(n);
   const bppsa_layer_tangents *along = &a->d.along;
   const void *before = a->fronts = bppsa_tangent_before_all(n, n->layers[0].h, bppsa_reset_state_of(n, 0), n->before);
@@ -437,7 +452,19 @@ static void finish_weights(recurrent_network *n, tangent_arrays *a, const bppsa_
   }
 }
 
-bppsa_status bppsa_tangent_second_walk(recurrent_network *n, tangent_arrays *a, const bppsa_layer_gradients *to) {
+/* The derivatives of the gradients of h0 and c0: the first rows of n->g, sorted by length. */
+static void copy_first(const recurrent_network *n, const bppsa_layer_gradients *to) {
+  const int64_t hidden = n->config.hidden, size = bppsa_recurrent_state_size(n);
+  void *const halves[] = {to->h0, to->c0};
+  for (int64_t half = 0; half < 2; ++half) {
+    for (int64_t place = 0; halves[half] != NULL && place < n->batch; ++place) {
+      layers_put_row(n, at(n, n->g, place * size + half * hidden), hidden,
+                     at(n, halves[half], bppsa_ragged_sample(n, place) * hidden));
+    }
+  }
+}
+
+static bppsa_status second_walk(recurrent_network *n, tangent_arrays *a, const bppsa_layer_gradients *to) {
   const int64_t rows = bppsa_ragged_rows(n), gates = tangent_gates(n), size = bppsa_recurrent_state_size(n);
   add(n, (n->batch + rows) * size, a->g, n->g);
   bppsa_reset_state_begin(n);
@@ -466,5 +493,32 @@ bppsa_status bppsa_tangent_second_walk(recurrent_network *n, tangent_arrays *a, 
     }
   }
   bppsa_layers_clear_cuts(n, 0);
+  copy_first(n, to);
   return BPPSA_OK;
 }
+
+/* ---- inputs ---- */
+
+/* Packs x of a direction where samples have lengths. */
+static void pack_direction(const recurrent_network *n, tangent_direction *d) {
+  if (n->ragged.active && d->along.x != NULL) {
+    bppsa_ragged_pack(n, d->along.x, n->config.input, d->packed_x);
+    d->along.x = d->packed_x;
+  }
+}
+
+static bppsa_status begin_pass(recurrent_network *n, tangent_arrays *a) {
+  if (n->ragged.active) {
+    bppsa_ragged_pack(n, n->x, n->config.input, n->ragged.x);
+  }
+  pack_direction(n, &a->d);
+  pack_direction(n, &a->e);
+  return BPPSA_OK;
+}
+
+const struct recurrent_tangents bppsa_tangents_cpu = {.visit = visit_pass,
+                                                      .begin = begin_pass,
+                                                      .forward = walk_forward,
+                                                      .first_walk = first_walk,
+                                                      .second_walk = second_walk,
+                                                      .twice = bppsa_tangent_twice};

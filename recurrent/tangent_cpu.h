@@ -1,59 +1,13 @@
-/* Derivatives along a direction of a layer's passes on a CPU (tangent_cpu.c): what recurrent/layer_tangent.c calls. Internal. */
+/* Derivatives along a direction of a layer's passes on a CPU: what tangent_cpu.c, tangent_walk_cpu.c and tangent_twice_cpu.c share.
+ * Internal. */
 #ifndef BPPSA_RECURRENT_TANGENT_CPU_H
 #define BPPSA_RECURRENT_TANGENT_CPU_H
 
-#include "recurrent/layer.h"
 #include "recurrent/layers_cpu.h"
-#include "scan/scan.h"
+#include "recurrent/tangent_internal.h"
 
-/* What a pass computes: the tangents of the states; the derivative of the backward pass; the tangents of these tangents. */
-typedef enum { TANGENT_STATES, TANGENT_GRADIENTS, TANGENT_TWICE } tangent_kind;
-
-/* A direction, and the tangents of the states in it, [T+1][B][H]. Where samples have lengths, x and the states are packed. */
-typedef struct {
-  bppsa_layer_tangents along;
-  void *h, *c;
-  void *w_ih, *w_hh;           /* the tangents of W_ih and W_hh, transposed */
-  void *bias;                  /* [2][G·H]: what is added to product_x and product_h */
-  void *product_x, *product_h; /* of a window, or of all steps (tangent_windows) */
-  void *before;                /* the tangents of the states h in front of all steps, [T][B][H], with resets or lengths */
-  void *packed_x, *packed_h, *packed_c; /* with lengths: room for x, h and c */
-} tangent_direction;
-
-/* The arrays of a pass, in the caller's scratch. The rows of steps are packed where samples have lengths (ragged.c). */
-typedef struct {
-  tangent_direction d, e; /* e: of TANGENT_TWICE alone */
-  void *own_hh;           /* W_hh transposed */
-  void *copies[2];        /* layers_tangent */
-  void *before;           /* with resets: the states h in front of a window's steps */
-  /* what follows is of some kinds alone */
-  const void *fronts;      /* [T][B][H]: the states h in front of all steps */
-  void *g;                 /* [T+1][B][S]: what enters the second walk, or is added to the tangents of every step */
-  void *of_w_ih, *of_w_hh; /* parts of the derivatives of the weight gradients, or room for those that nobody wants */
-  void *of_bias;           /* likewise [G·H] */
-  double *of_reset;        /* [S] */
-  void *spare;             /* of a pair: the products of direction d once more */
-  void *carried;           /* [T+1][B][S] */
-  void *before_cells;      /* [T][B][H]: of a pair, the tangents of c in front of all steps, in direction e */
-  void *h, *c;             /* of TANGENT_TWICE: the results */
-  void *packed_h, *packed_c;
-  bppsa_scan_executor *scan; /* of the walk with time; NULL: it goes step by step */
-} tangent_arrays;
-
-/* Visits the arrays. scans: the walk with time is a scan. */
-bppsa_status bppsa_tangent_visit(const recurrent_network *n, tangent_kind kind, bool scans, tangent_arrays *a,
-                                 bppsa_recurrent_visit visit, int64_t *bytes);
-/* Computes rows 1 .. T of a->d.h and c, from row 0. */
-bppsa_status bppsa_tangent_forward(recurrent_network *n, tangent_arrays *a);
-/* Prepares the second walk, from the tangents of all states and the gradients of the states in n->g (g_T and u_t), which the first
- * walk completes: a->g, without what comes from the seed's tangents, and the parts of the results that need the first deltas. */
-bppsa_status bppsa_tangent_first_walk(recurrent_network *n, tangent_arrays *a, const bppsa_layer_gradients *to);
-/* Adds a->g to n->g, which holds the seed's tangents; walks, and writes the results. */
-bppsa_status bppsa_tangent_second_walk(recurrent_network *n, tangent_arrays *a, const bppsa_layer_gradients *to);
 /* Computes a->h and c, the derivative in direction e of the tangents in direction d (tangent_twice_cpu.c). */
 bppsa_status bppsa_tangent_twice(recurrent_network *n, tangent_arrays *a);
-
-/* ---- what the files share ---- */
 
 /* Prepares W_hh for a walk with time, and W_ih for products. */
 void bppsa_tangent_prepare_own(recurrent_network *n, const tangent_arrays *a);

@@ -31,6 +31,12 @@ template <typename real> struct rnn_unit {
   __device__ static inline real carry(real, real) {
     return 0;
   }
+  /* relu has no curvature. */
+  __device__ inline void curve(bool relu, const real sum[1], const real[1], real, real g, real, real delta_x[1], real[1],
+                               real *own) const {
+    delta_x[0] = relu ? (real)0 : -2 * h * ((1 - h * h) * sum[0]) * g;
+    *own = 0;
+  }
   __device__ static inline real forward(bool relu, const real pre[1], const real product[1], real, real *) {
     const real sum = pre[0] + product[0];
     return relu ? (sum < 0 ? (real)0 : sum) : (real)tanh(sum);

@@ -22,6 +22,7 @@ void bppsa_gradients_free(bppsa_gradients *g) {
   bppsa_free(g->lengths);
   bppsa_free(g->resets);
   bppsa_free(g->loss_weights);
+  bppsa_free(g->samples);
   bppsa_buffer_free(&g->dx);
   bppsa_buffer_free(&g->dh0);
   bppsa_buffer_free(&g->halves[0]);
@@ -200,6 +201,20 @@ static bppsa_status find_seed(bppsa_gradients *g, const bppsa_view *logits) {
   return isfinite(g->loss) ? BPPSA_OK : bppsa_model_fail_nonfinite(g->model, "loss");
 }
 
+/* Makes the passes those of a step of training, if batch norms shall normalise by the batch; dropouts leave out nothing, since the
+ * model is none that is trained. */
+static bppsa_status train_norms(bppsa_gradients *g) {
+  if (!g->config.batch_statistics) {
+    return BPPSA_OK;
+  }
+  g->samples = bppsa_calloc(g->config.batch, sizeof *g->samples);
+  for (int64_t i = 0; g->samples != NULL && i < g->config.batch; ++i) {
+    g->samples[i] = i;
+  }
+  bppsa_model_drop(g->model, 0, g->samples);
+  return g->samples != NULL ? BPPSA_OK : BPPSA_ERR_MEMORY;
+}
+
 static bppsa_status forward_backward(bppsa_gradients *g) {
   const bool given = g->objective.kind == BPPSA_LOSS_NONE;
   bppsa_view logits;
@@ -210,6 +225,7 @@ static bppsa_status forward_backward(bppsa_gradients *g) {
   }
   const bppsa_view resets = bppsa_view_make(g->resets, BPPSA_U8, 2, (int64_t[]){g->config.steps.seq_len, g->config.batch});
   const bppsa_spans spans = {.lengths = g->lengths, .resets = g->resets != NULL ? &resets : NULL};
+  BPPSA_TRY(train_norms(g));
   BPPSA_TRY(bppsa_model_forward(g->model, &g->x.view, h0, &spans, &logits));
   BPPSA_TRY(bppsa_model_add_pass(g->model, BPPSA_PASS_FORWARD, g->account[BPPSA_PASS_FORWARD]));
   BPPSA_TRY(find_seed(g, &logits));

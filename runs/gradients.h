@@ -25,6 +25,7 @@ typedef struct {
   bppsa_buffer x, labels, h0;
   int64_t *lengths;       /* how many steps each sample has, [B], or NULL */
   uint8_t *resets;        /* where samples begin anew, [T,B], or NULL */
+  int64_t *samples;       /* 0 .. B - 1 where batch norms normalise by the batch, as in a step of training, or NULL */
   double *loss_weights;   /* of the rows' losses, [T,B] or [B] as the labels, or NULL */
   bppsa_buffer seed;      /* the gradient of the logits, in their shape */
   bppsa_buffer dx, dh0;   /* gradients of x and h0, on the host */

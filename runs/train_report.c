@@ -28,6 +28,7 @@ static bppsa_network_config shown_config(const bppsa_train_run *run) {
   if (run->dataset->windows > 1) { /* a pass has the steps of several batches */
     config.steps.seq_len = run->dataset->seq_len;
     config.steps.lengths = run->dataset->lengths != NULL;
+    config.steps.resets = run->dataset->resets != NULL;
   }
   return config;
 }

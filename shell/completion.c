@@ -15,11 +15,13 @@ const char *bppsa_shell_verb(int index) {
   return NULL;
 }
 
-/* Writes the pattern that matches a command's words: 'train rnn', 'train '*.json, 'doctor '*. */
+/* Writes the pattern that matches a command's words: 'train rnn', 'train '*.json|'train '*.onnx, 'doctor '*. */
 static void write_pattern(FILE *out, const bppsa_command *command) {
   const bool file = command->object != NULL && strcmp(command->object, BPPSA_NETWORK_FILE) == 0;
-  if (command->object == NULL || file) {
-    fprintf(out, "'%s '*%s", command->verb, file ? ".json" : "");
+  if (file) {
+    fprintf(out, "'%s '*.json|'%s '*.onnx", command->verb, command->verb);
+  } else if (command->object == NULL) {
+    fprintf(out, "'%s '*", command->verb);
   } else {
     fprintf(out, "'%s %s'", command->verb, command->object);
   }
@@ -102,7 +104,8 @@ void bppsa_shell_bash(FILE *out) {
   }
   fputs("    esac\n"
         "    if [ -n \"$choices\" ]; then\n"
-        "      mapfile -t COMPREPLY < <(compgen -W \"$choices --help\" -- \"$word\"; compgen -f -X '!*.json' -- \"$word\")\n"
+        "      mapfile -t COMPREPLY < <(compgen -W \"$choices --help\" -- \"$word\"; compgen -f -X '!*.json' -- \"$word\";\n"
+        "        compgen -f -X '!*.onnx' -- \"$word\")\n"
         "      return\n"
         "    fi\n"
         "  fi\n"
@@ -175,7 +178,7 @@ void bppsa_shell_zsh(FILE *out) {
     if ((*command)->object != NULL) {
       fprintf(out, "    %s) compadd -- ", verb);
       write_objects(out, verb);
-      fputs("--help; _files -g '*.json'; return ;;\n", out);
+      fputs("--help; _files -g '*.(json|onnx)'; return ;;\n", out);
     }
   }
   fputs("    esac\n  fi\n  case \"$words[2] $words[3]\" in\n", out);

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stddef.h>
 
 enum { SIGNALS = 2 };
@@ -61,18 +62,22 @@ static void install(void) {
   }
 }
 
+static int read_told(const int *told) {
+  return told == NULL ? 0 : __atomic_load_n(told, __ATOMIC_SEQ_CST);
+}
+
 /* The number of the signal that ends the run, because it came while the run caught signals or because the run was told it; 0: none.
  * The caller holds the mutex. */
 static int number_of(const bppsa_interrupt *run) {
   if (run->held && atomic_load(&arrived) != run->seen) {
     return atomic_load(&latest);
   }
-  return run->number == 0 && run->told != NULL ? atomic_load(run->told) : run->number;
+  return run->number == 0 ? read_told(run->told) : run->number;
 }
 
 void bppsa_interrupt_catch(bppsa_interrupt *run) {
   (void)pthread_mutex_lock(&mutex);
-  if (!run->held && !run->ended && (run->told == NULL || atomic_load(run->told) == 0)) {
+  if (!run->held && !run->ended && read_told(run->told) == 0) {
     run->held = true;
     run->seen = atomic_load(&arrived);
     run->number = 0;

@@ -9,14 +9,13 @@
 #ifndef BPPSA_TERMINAL_INTERRUPT_H
 #define BPPSA_TERMINAL_INTERRUPT_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 
 /* One run's; zeroed before its first use. */
 typedef struct {
   /* The word of the process: once it holds a signal's number, the run ends as by that signal; 0: go on. NULL: the process is the
-   * program's own. It must exist until the run is over, or until bppsa_interrupt_end. */
-  const atomic_int *told;
+   * program's own. It is read as one piece. It must exist until the run is over, or until bppsa_interrupt_end. */
+  const int *told;
   bool held, ended;
   int seen;   /* signals that had come when it began to catch */
   int number; /* of the signal that came before it released them; 0: none did */

@@ -16,7 +16,7 @@ static int32_t pass_shape(const bppsa_batch *b, int64_t count, int64_t shape[4])
 static bppsa_status create_buffers(bppsa_batch *b, bool gradients) {
   const bppsa_dataset *dataset = b->dataset;
   const int64_t rows = dataset->labels_per_step ? b->length : 1;
-  const bool lengths = bppsa_batch_has_lengths(b), weights = bppsa_batch_has_weights(b);
+  const bool lengths = bppsa_batch_has_lengths(b), resets = bppsa_batch_has_resets(b), weights = bppsa_batch_has_weights(b);
   int64_t x_shape[4];
   const int32_t x_dims = pass_shape(b, b->capacity, x_shape);
   const int64_t seed_shape[3] = {rows, b->capacity, b->model->classes};
@@ -33,9 +33,9 @@ static bppsa_status create_buffers(bppsa_batch *b, bool gradients) {
   }
   b->indices = bppsa_calloc(b->capacity, sizeof *b->indices);
   b->lengths = lengths ? bppsa_calloc(b->capacity, sizeof *b->lengths) : NULL;
-  b->resets = dataset->resets != NULL ? bppsa_calloc(b->capacity, (size_t)b->length) : NULL;
+  b->resets = resets ? bppsa_calloc(b->capacity, (size_t)b->length) : NULL;
   b->weights = weights ? bppsa_calloc(labels, sizeof *b->weights) : NULL;
-  if ((lengths && b->lengths == NULL) || (dataset->resets != NULL && b->resets == NULL) || (weights && b->weights == NULL)) {
+  if ((lengths && b->lengths == NULL) || (resets && b->resets == NULL) || (weights && b->weights == NULL)) {
     return BPPSA_ERR_MEMORY;
   }
   if (bppsa_objective_real(&dataset->objective)) {
@@ -86,7 +86,7 @@ bppsa_status bppsa_batch_create(bppsa_model *model, const bppsa_dataset *dataset
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "model: in %s memory, expected it on the device %s", elsewhere ? "host" : "GPU",
                       device == NULL ? "cpu" : bppsa_device_get_name(device));
   }
-  BPPSA_TRY(bppsa_windows_check(dataset));
+  BPPSA_TRY(bppsa_windows_check(model, dataset));
   const int64_t windows = dataset->windows > 1 ? dataset->windows : 1, length = windows * dataset->seq_len;
   bppsa_batch made = {.model = model,
                       .dataset = dataset,

@@ -33,9 +33,10 @@ typedef struct {
 
 /* The batches of streams in front of the present one, through which a gradient goes back. */
 typedef struct {
-  int64_t windows;      /* K >= 1: batches that a pass of training has at most, the present one included */
-  int64_t number;       /* of the present batch in its epoch, from 0 */
-  const int64_t *order; /* its samples in the order of the epoch; those of the batch before lie `apart` in front of them, .. */
+  int64_t windows; /* K >= 1: batches that a pass has at most, the present one included */
+  int64_t number;  /* of the present batch in its epoch, or among those that are evaluated, from 0 */
+  /* its samples in the order of the epoch; those of the batch before lie `apart` in front of them, ..; NULL: in the data's order */
+  const int64_t *order;
   int64_t apart;
 } bppsa_batch_past;
 
@@ -103,7 +104,7 @@ bppsa_status bppsa_batch_put_targets(bppsa_batch *batch, int64_t count, const in
 /* Tells the model which samples the next passes have, and which step of training it is, and of streams which states they begin
  * with. bppsa_batch_forward does so itself; call this before recorded passes are replayed. */
 void bppsa_batch_tell(bppsa_batch *batch);
-/* Of streams with windows: says which batches come before the batch that is staged next, of training (bppsa_batch_past). */
+/* Of streams with windows: says which batches come before the batch that is staged next (bppsa_batch_past). */
 void bppsa_batch_follow(bppsa_batch *batch, int64_t number, const int64_t *order, int64_t apart);
 /* Makes the next passes of a batch of streams begin with states of 0. */
 void bppsa_batch_restart(bppsa_batch *batch);
@@ -136,10 +137,13 @@ static inline int64_t bppsa_batch_rows_before(const bppsa_batch *batch) {
   return batch->dataset->labels_per_step ? batch->first_step * batch->count : 0;
 }
 
-/* Have the samples of passes lengths, and the rows of the loss weights? Those of streams with windows do. Does the data set make
- * the samples on the GPU? The host joins the batches of windows. */
+/* Have the samples of passes lengths, resets, and the rows of the loss weights? Those of streams with windows have weights, and
+ * lengths or, in whole rows, resets. Does the data set make the samples on the GPU? The host joins the batches of windows. */
 static inline bool bppsa_batch_has_lengths(const bppsa_batch *batch) {
-  return batch->dataset->lengths != NULL || batch->past.windows > 1;
+  return batch->dataset->lengths != NULL || (batch->past.windows > 1 && !batch->dataset->whole_rows);
+}
+static inline bool bppsa_batch_has_resets(const bppsa_batch *batch) {
+  return batch->dataset->resets != NULL || (batch->past.windows > 1 && batch->dataset->whole_rows);
 }
 static inline bool bppsa_batch_has_weights(const bppsa_batch *batch) {
   return batch->dataset->loss_weights != NULL || (batch->past.windows > 1 && batch->dataset->labels_per_step);
@@ -155,10 +159,14 @@ bppsa_status bppsa_batch_streams_shape(bppsa_batch *batch);
 void bppsa_batch_streams_begin(bppsa_batch *batch);
 bppsa_status bppsa_batch_streams_put(const bppsa_batch *batch, bppsa_view *states, const bppsa_view **h0);
 bppsa_status bppsa_batch_streams_take(const bppsa_batch *batch);
+/* Does a pass have the batches in front of its own? One of training does, and in whole rows one of evaluation too. */
+static inline bool bppsa_batch_has_past(const bppsa_batch *batch) {
+  return batch->training || (batch->past.windows > 1 && batch->dataset->whole_rows);
+}
 /* The functions of batch_windows.c, for batch.c. check: ERR_ARGUMENT, ERR_UNSUPPORTED. fill: x, labels or targets, lengths, resets
  * and weights of the present batch with the batches that its pass has in front of it. place: turns a step of the pass, from 1, into
  * one of a batch; returns its sample. */
-bppsa_status bppsa_windows_check(const bppsa_dataset *dataset);
+bppsa_status bppsa_windows_check(const bppsa_model *model, const bppsa_dataset *dataset);
 void bppsa_windows_fill(bppsa_batch *batch);
 int64_t bppsa_windows_place(const bppsa_batch *batch, int64_t sample, int64_t *step);
 

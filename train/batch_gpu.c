@@ -69,7 +69,7 @@ static void place_staging(bppsa_batch *b, int64_t labels, layout *l) {
   if (bppsa_batch_has_weights(b)) {
     b->weights = place(l, labels, sizeof *b->weights);
   }
-  if (b->dataset->resets != NULL) {
+  if (bppsa_batch_has_resets(b)) {
     b->resets = place(l, b->capacity, b->length);
   }
   if (b->dataset->streams) {

@@ -58,8 +58,8 @@ void bppsa_batch_streams_begin(bppsa_batch *b) {
   }
   b->fresh = false;
   for (int64_t l = 0; l < layers; ++l) {
-    memcpy(begun_at(b, l), b->training ? states_at(b, 0, l) : latest_at(b, l), bytes_of(b, b->count));
-    for (int64_t pass = 0; b->training && pass + 1 < b->past.windows; ++pass) {
+    memcpy(begun_at(b, l), bppsa_batch_has_past(b) ? states_at(b, 0, l) : latest_at(b, l), bytes_of(b, b->count));
+    for (int64_t pass = 0; bppsa_batch_has_past(b) && pass + 1 < b->past.windows; ++pass) {
       memcpy(states_at(b, pass, l), states_at(b, pass + 1, l), bytes_of(b, b->count));
     }
   }

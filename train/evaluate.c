@@ -52,6 +52,7 @@ static bppsa_status evaluate_sums(bppsa_batch *batch, int64_t first, int64_t cou
                                   bppsa_batch_sums *sums) {
   bppsa_batch_sums all = {0};
   for (int64_t done = 0; done < count; done += batch->count) {
+    bppsa_batch_follow(batch, done / batch->capacity, NULL, batch->capacity);
     BPPSA_TRY(bppsa_batch_evaluate_part(batch, first + done, bppsa_min(batch->capacity, count - done), 0, sink, &all));
   }
   *sums = all;

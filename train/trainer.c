@@ -69,9 +69,10 @@ static bppsa_status training_prepare(bppsa_training *run) {
         BPPSA_ERR_UNSUPPORTED,
         "training of streams: on ranks that hold parts of the network, expected ranks that share the batch or its steps");
   }
-  if (run->dataset->windows > 1 && run->ranks != NULL && run->ranks->cut) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
-                      "training on ranks that share steps: gradients through %lld batches of streams, expected one",
+  if (run->dataset->windows > 1 && !run->dataset->whole_rows && run->ranks != NULL && run->ranks->cut) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "training on ranks that share steps: gradients through %lld batches of streams in rows of several lengths, "
+                      "expected whole rows",
                       (long long)run->dataset->windows);
   }
   const int64_t steps_per_epoch = (run->samples - 1) / config->batch + 1;

@@ -9,7 +9,8 @@
  *
  * Of streams whose data set has windows K > 1 a step's pass has the latest K batches, each stream's pieces as one row of up to K T
  * steps, and the loss is that of the latest batch: BPTT(h; h') of Williams and Peng (1990) with h = K T, h' = T. The row begins
- * with the states in which the pass of K batches before has ended. The model is one of K T steps that takes lengths.
+ * with the states in which the pass of K batches before has ended. The model is one of K T steps that takes lengths; where the data
+ * set has whole_rows, one that takes resets and has no reset state of its own.
  */
 #ifndef BPPSA_TRAIN_TRAINER_H
 #define BPPSA_TRAIN_TRAINER_H

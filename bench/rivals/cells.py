@@ -5,9 +5,22 @@ jvp, which JAX alone has here. Nothing here is global, so that one process can r
 """
 import collections
 import functools
+import types
 
 # The input's part of a step, the step, its Jacobian, and the numbers in a state, over H.
 Cell = collections.namedtuple("Cell", "take_input step jacobian width")
+
+
+def torch_functions(torch):
+    """f of PyTorch's module."""
+    return types.SimpleNamespace(tanh=torch.tanh, sigmoid=torch.sigmoid, relu=torch.relu, concatenate=torch.cat, split=torch.chunk)
+
+
+def jax_functions(jax):
+    """f of JAX's module."""
+    jnp = jax.numpy
+    return types.SimpleNamespace(tanh=jnp.tanh, sigmoid=jax.nn.sigmoid, relu=jax.nn.relu, concatenate=jnp.concatenate,
+                                 split=jnp.split, eye=jnp.eye, ones_like=jnp.ones_like, jvp=jax.jvp)
 
 
 def rnn_input(w, x):

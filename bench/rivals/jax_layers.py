@@ -12,44 +12,33 @@ In float32, on one thread of the library and of XLA. The points:
 
 The methods: bppsa; scan_U, lax.scan with the products with x in front of it, by hand, and U steps unrolled (1, 4, 8);
 associative. Every result is compared with lax.scan in float64 first (residuals of docs/conventions.md, below 30); then all methods
-of a point take turns, and a row has the median of its turns. Exits 77 where JAX is missing, 1 where a result is wrong.
+of a point take turns, in another order in each round, and a row has the median of its turns. Exits 77 where JAX is missing, 1
+where a result is wrong.
 """
 import argparse
-import os
+import importlib
 import sys
 import time
-import types
 
-sys.path.append(os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "scripts"))
-os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+import noise
+import side_by_side  # in front of what it sets up
+from cells import cell_of, jax_functions
 
-import noise  # noqa: E402
-import program  # noqa: E402
-import results_file  # noqa: E402
-from cells import cell_of  # noqa: E402
+import program
+import results_file
 
-try:
-    import jax
-    import jax.numpy as jnp
-    import numpy as np
-except ImportError as missing:
-    print(f"jax_layers.py: {missing}, expected JAX, as bench/rivals/setup installs it")
-    sys.exit(77)
-try:
-    import bppsa.jax
-except ImportError as missing:
-    sys.exit(f"jax_layers.py: error: {missing}, expected PYTHONPATH=build/cpu/python")
+jax, np = side_by_side.need("jax", "JAX"), side_by_side.need("numpy", "JAX")
+jnp = jax.numpy
+side_by_side.need_bppsa("bppsa.jax")
+bppsa = importlib.import_module("bppsa")
 
-LIMIT = 30
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}
 SEEDS = (1, 4, 16, 64)
 
 
 def layer_by_scan(kind, unroll):
     """All outputs, from the weights and x."""
-    names = types.SimpleNamespace(tanh=jnp.tanh, sigmoid=jax.nn.sigmoid, relu=jax.nn.relu, concatenate=jnp.concatenate,
-                                  split=jnp.split)
-    cell = cell_of(names, kind, "tanh")
+    cell = cell_of(jax_functions(jax), kind, "tanh")
 
     def states(weights, x):
         hidden = weights[1].shape[1]
@@ -158,15 +147,6 @@ def rounded(tree, dtype):
     return jax.tree.map(lambda each: jnp.asarray(np.asarray(each, np.float32), dtype), tree)
 
 
-def residual(found, expected, steps):
-    """The largest ‖found − expected‖ / (‖expected‖ ε √T) of the arrays."""
-    worst = 0.0
-    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected)):
-        one, other = np.asarray(one, np.float64), np.asarray(other, np.float64)
-        worst = max(worst, float(np.linalg.norm(one - other) / (np.linalg.norm(other) * np.finfo(np.float32).eps * steps ** 0.5)))
-    return worst
-
-
 def measure(name, make, options):
     """The rows of a point."""
     problem = make()
@@ -180,16 +160,11 @@ def measure(name, make, options):
         begin = time.perf_counter()
         found = jax.block_until_ready(compiled(*arrays))
         times[method] = [time.perf_counter() - begin]
-        worst = residual(found, expected, problem.steps)
-        rows[method] = {"point": name, **problem.sizes, "method": method, "residual": worst, "ok": worst < LIMIT}
-        if worst < LIMIT and times[method][0] < options.slowest:
-            passes[method], times[method] = compiled, []
-    end = time.perf_counter() + options.seconds
-    while passes and (time.perf_counter() < end or len(next(iter(times[each] for each in passes))) < options.rounds):
-        for method, compiled in passes.items():
-            begin = time.perf_counter()
-            jax.block_until_ready(compiled(*arrays))
-            times[method].append(time.perf_counter() - begin)
+        worst = side_by_side.residual(jax.tree.leaves(found), jax.tree.leaves(expected), problem.steps)
+        rows[method] = {"point": name, **problem.sizes, "method": method, "residual": worst, "ok": worst < side_by_side.LIMIT}
+        if rows[method]["ok"] and times[method][0] < options.slowest:
+            passes[method] = lambda compiled=compiled: jax.block_until_ready(compiled(*arrays))
+    times.update(side_by_side.take_turns(passes, options.seconds, options.rounds, time.perf_counter))
     for method, each in times.items():
         rows[method].update(noise.timing(each))
     return list(rows.values())

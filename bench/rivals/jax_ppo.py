@@ -5,10 +5,10 @@
 
 16 environments (a pole on a cart, of which the agent sees the positions alone), 128 steps an update, a GRU of 128 units between two
 layers of 128, 4 epochs of 4 minibatches, in float32: what PureJaxRL's ppo_rnn.py does in an update. Everything is one compiled
-program, and the two programs differ in the cell alone: PureJaxRL's way to write it, or examples/python/purejaxrl.py's. First an
-update of both from the same parameters must agree: the loss within 1e-4 of the larger one. Then they train in turns, all updates in
-one call. A row has the seconds, and the mean length of the episodes that ended in the last updates. Exits 77 where JAX, Flax or
-optax is missing, 1 where the two disagree.
+program, and the two programs differ in the cell alone: PureJaxRL's way to write it, or examples/python/purejaxrl.py's. First both
+must agree: of a random minibatch with resets the loss, and of every parameter the gradient, none of which is 0, within 1e-4 of its
+norm; then the mean loss of a first update. Then they train in turns, all updates in one call. A row has the seconds, and the mean
+length of the episodes that ended in the last updates. Exits 77 where JAX, Flax or optax is missing, 1 where the two disagree.
 """
 import argparse
 import functools
@@ -16,26 +16,17 @@ import os
 import sys
 import time
 
-ROOT = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "..")
-sys.path += [os.path.join(ROOT, "bench", "scripts"), os.path.join(ROOT, "examples", "python")]
-os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+import guest
+import noise
+import side_by_side  # in front of what it sets up
 
-import noise  # noqa: E402
-import program  # noqa: E402
-import results_file  # noqa: E402
+import program
+import results_file
 
-try:
-    import flax.linen as nn
-    import jax
-    import jax.numpy as jnp
-    import optax
-except ImportError as missing:
-    print(f"jax_ppo.py: {missing}, expected JAX, Flax and optax, as bench/rivals/setup installs them")
-    sys.exit(77)
-try:
-    import purejaxrl
-except ImportError as missing:
-    sys.exit(f"jax_ppo.py: error: {missing}, expected PYTHONPATH=build/cpu/python")
+jax, nn, optax = (side_by_side.need(name, "JAX, Flax and optax") for name in ("jax", "flax.linen", "optax"))
+jnp = jax.numpy
+sys.path.append(os.path.join(guest.ROOT, "examples", "python"))
+purejaxrl = side_by_side.need_bppsa("purejaxrl")
 
 ENVS, STEPS, UNITS, EPOCHS, MINIBATCHES = 16, 128, 128, 4, 4
 GAMMA, LAMBDA, CLIP, ENTROPY, VALUE, RATE, NORM = 0.99, 0.95, 0.2, 0.01, 0.5, 2.5e-4, 0.5
@@ -154,6 +145,23 @@ def make(cell, updates):
     return jax.jit(train)
 
 
+def compare_gradients(cells, key):
+    """The differences of the loss of a random minibatch and of its gradients, each divided by the number's or the array's norm."""
+    keys, count = jax.random.split(key, 8), ENVS // MINIBATCHES
+    resets = jax.random.bernoulli(keys[0], 0.03, (STEPS, count))
+    rows = [jax.random.normal(each, (STEPS, count)) for each in keys[1:5]]
+    seen, action = jax.random.normal(keys[5], (STEPS, count, 2)), jax.random.bernoulli(keys[6], 0.5, (STEPS, count)).astype(int)
+    batch = (jnp.zeros((count, UNITS)), seen, resets, action, 0.1 * rows[0] - 0.7, *rows[1:])
+    parameters = Agent(cells["flax"]).init(keys[7], batch[0], (seen, resets))
+    found = {name: jax.jit(jax.value_and_grad(lambda p, agent=Agent(cell): loss_of(agent, p, batch)))(parameters)
+             for name, cell in cells.items()}
+    (loss, gradients), (other, others) = found["bppsa"], found["flax"]
+    norms = [float(jnp.linalg.norm(each)) for each in jax.tree.leaves(others)]
+    apart = [float(jnp.linalg.norm(a - b)) for a, b in zip(jax.tree.leaves(gradients), jax.tree.leaves(others), strict=True)]
+    assert all(norm > 0 for norm in norms), "a gradient that is 0 shows nothing"
+    return abs(float(loss - other)) / abs(float(other)), max(a / norm for a, norm in zip(apart, norms))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", help="the JSON document")
@@ -164,10 +172,12 @@ def main():
         parser.error(f"--updates is {options.updates} and --turns {options.turns}, expected 1 or more")
     key = jax.random.key(1)
     cells = {"bppsa": purejaxrl.ScannedRNN, "flax": FlaxScan}
+    of_loss, of_gradients = compare_gradients(cells, key)
+    print(f"a minibatch's losses differ by {of_loss:.1e}, its gradients by {of_gradients:.1e}")
     losses = {name: float(make(cell, 1)(key)[0][0]) for name, cell in cells.items()}
     difference = abs(losses["bppsa"] - losses["flax"]) / max(abs(each) for each in losses.values())
     print(f"the first update's losses differ by {difference:.1e}")
-    if not difference < 1e-4:
+    if not max(of_loss, of_gradients, difference) < 1e-4:
         print("jax_ppo.py: expected less than 1e-4")
         return 1
     runs = {name: make(cell, options.updates).lower(key).compile() for name, cell in cells.items()}
@@ -185,7 +195,8 @@ def main():
               "steps")
     if options.out:
         results_file.write(options.out, {"bench": "jax_ppo", **program.where_and_when(), "jax": jax.__version__, "threads": 1,
-                                         "first_loss_difference": difference, "rows": rows})
+                                         "loss_difference": of_loss, "gradient_difference": of_gradients,
+                                         "first_update_difference": difference, "rows": rows})
     return 0
 
 

@@ -19,4 +19,4 @@ FOUND = {name: method for module in (recurrent, jax_rnn, torch_scan, torchrl_tri
          for name, method in module.METHODS.items()}
 METHODS = {name: FOUND[name] for name in [name for name in FOUND if name not in LATER] + LATER}
 if __name__ == "__main__":
-    recurrent.serve(__doc__, METHODS, "torch", "jax", "torchrl", "flashrnn")
+    recurrent.serve(__doc__, METHODS, "torch", "jax", "torchrl", "flashrnn", steps=recurrent.STEPS)

@@ -25,44 +25,36 @@ the gradients of x and of all weights from a gradient of all states. T is 128, i
 
 CleanRL and sb3-contrib are not called: their loops stand in training scripts and policies, and are written out here. Each method's
 states, gradient of x and gradients of W_ih and W_hh are compared with a loop in float64 first (residuals of docs/conventions.md,
-below 30); then all methods take turns, and a row has the median of its turns. A method whose second pass takes more than --slowest
-seconds has that one turn. FOLDER gets a JSON document for each point. Exits 77 where PyTorch is missing, 1 where a result is wrong.
+below 30); then all methods take turns, in another order in each round, and a row has the median of its turns. A method whose second
+pass takes more than --slowest seconds has that one turn. FOLDER gets a JSON document for each point; --table FOLDER prints them as
+docs/resets.md has them. Exits 77 where PyTorch is missing, 1 where a result is wrong.
 """
 import argparse
 import importlib
 import importlib.metadata
+import json
 import os
+import statistics
 import sys
 import time
-import types
 
-sys.path.append(os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "scripts"))
-os.environ["OMP_NUM_THREADS"] = "1"  # before the libraries are imported
-os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+import noise
+import side_by_side  # in front of what it sets up
+from cells import cell_of, jax_functions, torch_functions
 
-import noise  # noqa: E402
-import program  # noqa: E402
-import results_file  # noqa: E402
-from cells import cell_of  # noqa: E402
+import program
+import results_file
 
-try:
-    import numpy as np
-    import torch
-    from torch.nn.utils.rnn import pack_padded_sequence
-except ImportError as missing:
-    print(f"resets.py: {missing}, expected PyTorch, as bench/rivals/setup installs it")
-    sys.exit(77)
-try:
-    import bppsa.torch
-except ImportError as missing:
-    sys.exit(f"resets.py: error: {missing}, expected PYTHONPATH=build/cpu/python")
+torch, np = side_by_side.need("torch", "PyTorch"), side_by_side.need("numpy", "PyTorch")
+side_by_side.need_bppsa("bppsa.torch")
+bppsa = importlib.import_module("bppsa")
 try:
     import jax
     import jax.numpy as jnp
 except ImportError:
     jax = jnp = None
 
-STEPS, LIMIT = 128, 30
+STEPS = 128
 CLOCK = time.perf_counter  # --cpu-time takes another one
 # cell, B, I, H, resets in a hundred steps; who trains with such sizes
 POINTS = [("gru", 1, 128, 128, 3, "PureJaxRL"), ("gru", 4, 128, 128, 0, ""), ("gru", 4, 128, 128, 1, ""),
@@ -101,7 +93,7 @@ class Problem:
         """States, and the gradients of x, W_ih and W_hh, by a loop in float64."""
         wide = [torch.tensor(array, dtype=torch.float64, requires_grad=True) for array in (self.x, *self.weights)]
         x, weights = wide[0], wide[1:]
-        cell = cell_of(functions(torch.chunk), self.cell, None)
+        cell = cell_of(torch_functions(torch), self.cell, None)
         state, rows, a = x.new_zeros(self.batch, cell.width * self.hidden), [], cell.take_input(weights, x)
         for t in range(self.steps):
             if masked:
@@ -111,11 +103,6 @@ class Problem:
         states = torch.stack(rows)
         gradients = torch.autograd.grad(states, wide[:3], torch.tensor(self.seed, dtype=torch.float64))
         return [each.detach().numpy() for each in (states, *gradients)]
-
-
-def functions(split):
-    """PyTorch's, for bench/rivals/cells.py."""
-    return types.SimpleNamespace(tanh=torch.tanh, sigmoid=torch.sigmoid, relu=torch.relu, concatenate=torch.cat, split=split)
 
 
 # ---- PyTorch and bppsa.torch ----
@@ -162,7 +149,7 @@ class Pieces:
         self.whole = steps.new_zeros((self.numbers.numel(), one.problem.inputs)).index_copy(0, self.rows, steps).view(*shape, -1)
 
     def pack(self, whole):
-        return pack_padded_sequence(whole, self.lengths, batch_first=True, enforce_sorted=False)
+        return torch.nn.utils.rnn.pack_padded_sequence(whole, self.lengths, batch_first=True, enforce_sorted=False)
 
     def put_back(self, rows, order):
         """Rows of all pieces as states [T,B,H]. order: their numbers, sample by sample and step by step."""
@@ -292,9 +279,7 @@ class Scan(Jax):
 
     def __init__(self, problem, unroll):
         need_jax()
-        names = types.SimpleNamespace(tanh=jnp.tanh, sigmoid=jax.nn.sigmoid, relu=jax.nn.relu, concatenate=jnp.concatenate,
-                                      split=jnp.split)
-        cell = cell_of(names, problem.cell, None)
+        cell = cell_of(jax_functions(jax), problem.cell, None)
         zero = jnp.zeros((problem.batch, cell.width * problem.hidden), jnp.float32)
 
         def states(w, x, mask):
@@ -330,11 +315,6 @@ METHODS = {
 }
 
 
-def residual(found, expected, steps):
-    """‖found − expected‖ / (‖expected‖ ε √T)."""
-    return float(np.linalg.norm(found - expected) / (np.linalg.norm(expected) * np.finfo(np.float32).eps * steps ** 0.5))
-
-
 def enter(name, problem, expected):
     """The method with a verified pass, and its row."""
     one = METHODS[name](problem)
@@ -343,8 +323,8 @@ def enter(name, problem, expected):
         begin = CLOCK()
         one.pass_()
         seconds.append(CLOCK() - begin)
-    worst = max(residual(found, right, problem.steps) for found, right in zip(one.arrays(), expected[name != "bppsa_no_resets"]))
-    return one, {"method": name, "first_s": seconds[0], "residual": worst, "ok": worst < LIMIT}, seconds[-1]
+    worst = side_by_side.residual(one.arrays(), expected[name != "bppsa_no_resets"], problem.steps)
+    return one, {"method": name, "first_s": seconds[0], "residual": worst, "ok": worst < side_by_side.LIMIT}, seconds[-1]
 
 
 def version_of(package):
@@ -368,13 +348,8 @@ def measure(point, options, methods):
             continue
         times[name] = [last]
         if rows[name]["ok"] and last <= options.slowest:
-            taken[name], times[name] = one, []
-    end = CLOCK() + options.seconds
-    while taken and (CLOCK() < end or len(next(iter(times.values()))) < options.rounds):
-        for name, one in taken.items():
-            begin = CLOCK()
-            one.pass_()
-            times[name].append(CLOCK() - begin)
+            taken[name] = one.pass_
+    times.update(side_by_side.take_turns(taken, options.seconds, options.rounds, CLOCK))
     for name, each in times.items():
         rows[name].update(noise.timing(each))
     return {"bench": "resets", **program.where_and_when(), "torch": torch.__version__, "jax": jax and jax.__version__,
@@ -399,6 +374,41 @@ def show(document):
                   f"{'' if row['ok'] else ', WRONG'}", flush=True)
 
 
+# What the table of docs/resets.md has of each point: a title, and the methods of whose medians the least counts, over ours.
+COLUMNS = [("JAX, best", ("jax_as_written", "jax_hoisted_1", "jax_hoisted_4")), ("JAX as written", ("jax_as_written",)),
+           ("CleanRL's loop", ("cleanrl_loop",)), ("sb3-contrib's", ("sb3_loop",)), ("of cells", ("torch_cells",)),
+           ("packed", ("torch_packed",)), ("torchrl, pad", ("torchrl_pad",)), ("torchrl, scan", ("torchrl_scan",))]
+
+
+def ratios(document):
+    """Our seconds with a mask, their ratio to those without one, and the ratios of COLUMNS; None where nothing was measured."""
+    times = {row["method"]: row["median_s"] for row in document["rows"] if "median_s" in row}
+    ours = times["bppsa"]
+    least = [min([times[name] for name in names if name in times], default=None) for _, names in COLUMNS]
+    return ours, ours / times["bppsa_no_resets"], *[each and each / ours for each in least]
+
+
+def table(folder):
+    """The points of a folder's documents in Markdown, with medians of their ratios below."""
+    titles, found = ["bppsa", "with ÷ without", *[title for title, _ in COLUMNS]], []
+    print(f"| cell, B, I, H | resets | segments | {' | '.join(titles)} |\n{'|---' * (3 + len(titles))}|")
+    for point in POINTS:
+        path = os.path.join(folder, name_of(point) + ".json")
+        try:
+            with open(path, encoding="utf-8") as file:
+                document = json.load(file)
+            values = ratios(document)
+        except (OSError, ValueError, KeyError) as reason:
+            sys.exit(f"resets.py: error: {path}: {reason!r}, expected a document of this script with bppsa and bppsa_no_resets")
+        found.append(values[1:])
+        cells = [f"{1e3 * values[0]:.3g} ms", f"{values[1]:.2f}", *["" if each is None else f"{each:#.3g}" for each in values[2:]]]
+        who = f" ({point[5]})" if point[5] else ""
+        print(f"| {point[0].upper()} {point[1]}, {point[2]}, {point[3]}{who} | {point[4]} % | {document['segments']} | "
+              f"{' | '.join(cells)} |")
+    middle = [[each for each in column if each is not None] for column in zip(*found)]
+    print(f"| median | | | | {' | '.join(f'{statistics.median(each):#.3g}' if each else '' for each in middle)} |")
+
+
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", help="the folder that gets a document for each point")
@@ -411,6 +421,7 @@ def parse():
                         help="of this process, all of its threads, beside other programs: waiting does not count, cold caches do")
     parser.add_argument("--slowest", type=float, default=2, help="seconds of a pass beyond which a method has one turn [2]")
     parser.add_argument("--time-limit", type=float, help="seconds after which no further point begins")
+    parser.add_argument("--table", metavar="FOLDER", help="measures nothing, and prints the documents of a folder as a table")
     options = parser.parse_args()
     known = list(map(name_of, POINTS))
     for name in options.points or ():
@@ -424,6 +435,9 @@ def parse():
 def main():
     global CLOCK
     options, begin, wrong = parse(), time.monotonic(), False
+    if options.table:
+        table(options.table)
+        return
     CLOCK = time.process_time if options.cpu_time else CLOCK
     torch.set_num_threads(1)
     if options.out:

@@ -11,16 +11,9 @@ outside the scan. The methods:
   torch_scan_inductor   torch.compile's own compiler, which makes a loop of it; where it refuses, the row has its words
 """
 import functools
-import types
 
 import recurrent
-from cells import cell_of
-
-
-def torch_functions():
-    """For the cells."""
-    torch = recurrent.torch
-    return types.SimpleNamespace(tanh=torch.tanh, sigmoid=torch.sigmoid, relu=torch.relu, concatenate=torch.cat, split=torch.chunk)
+from cells import cell_of, torch_functions
 
 
 class Scan(recurrent.Autograd):
@@ -31,7 +24,7 @@ class Scan(recurrent.Autograd):
         except ImportError as missing:
             raise recurrent.Refused(f"left out: needs PyTorch >= 2.15, whose scan has gradients, this is {torch.__version__}"
                                     ) from missing
-        self.scan, self.cell = scan, cell_of(torch_functions(), point["model"], point.get("nonlinearity"))
+        self.scan, self.cell = scan, cell_of(torch_functions(torch), point["model"], point.get("nonlinearity"))
         if backend:
             torch._dynamo.config.capture_scalar_outputs = True  # the inductor's loop counts its steps in one
             torch._dynamo.reset()  # graphs of other points, whose number is limited

@@ -59,22 +59,31 @@ class Library:
 
     def __init__(self, cell, layer, x, seed, threads):
         place = (x.get_device(), torch.cuda.current_stream().cuda_stream) if x.is_cuda else (-1, None)
-        self.native = _native.Layer(cell.lower(), "auto", "sequential", False, False, (*x.shape, layer.hidden_size), False, threads,
-                                    *place)
-        self.kept = [x, seed, *(parameter.data.clone() for parameter in layer.parameters())]
-        self.outputs = [torch.empty_like(seed), x.new_empty(self.native.tape)]
-        self.gradients = [torch.empty_like(weight) for weight in self.kept[2:]]
-        self.last = [x.new_empty(x.shape[1], layer.hidden_size) for _ in range(2)]
-        self.x, self.seed, *self.weights = (tensor.data_ptr() for tensor in self.kept)
-        self.to = [gradient.data_ptr() for gradient in self.gradients]
-        self.to_last = [state.data_ptr() for state in self.last]
-        self.to_output, self.tape = (tensor.data_ptr() for tensor in self.outputs)
+        shape, names = (*x.shape, layer.hidden_size), ("w_ih", "w_hh", "b_ih", "b_hh")
+        self.plan = _native.Plan((cell.lower(), False, "auto", "sequential"), shape, False, (True, False, False, False), False,
+                                 threads, *place)
+        steps, batch, _, hidden = shape
+        weights = {name: parameter.data.clone() for name, parameter in zip(names, layer.parameters())}
+        count = (steps + 1) * batch * hidden + 16  # kernels on a GPU read a cache line beyond the states
+        tape = {"h": x.new_empty(count), "c": x.new_empty(count) if cell == "LSTM" else None,
+                "saved": x.new_empty(steps * batch * hidden * _native.cell_saved(cell.lower()) + 16)}
+        self.gradients = [torch.empty_like(weight) for weight in weights.values()]
+        both = {"x": x, **weights, **{name: array for name, array in tape.items() if array is not None}}
+        self.kept = [{**both, "y": torch.empty_like(seed)},
+                     {**both, "of_y": seed, **{"of_" + name: array for name, array in zip(names, self.gradients)}}]
+        self.scratch = [x.new_empty(bytes_ // 4 + 1) for bytes_ in self.plan.scratch[:2]]
+        self.at = []
+        for arrays in self.kept:
+            self.at.append(_native.addresses())
+            for number, (name, _, _) in enumerate(_native.arrays()):
+                if name in arrays:
+                    self.at[-1][number] = arrays[name].data_ptr()
 
     def forward(self):
-        self.native.forward(self.x, None, None, self.weights, self.tape, self.to_last, self.to_output)
+        self.plan.run(0, self.at[0], self.scratch[0].data_ptr())
 
     def backward(self):
-        self.native.backward(self.x, None, self.weights, self.tape, self.seed, (None, None), self.to, None, (None, None))
+        self.plan.run(1, self.at[1], self.scratch[1].data_ptr())
 
     def run(self):
         self.forward()

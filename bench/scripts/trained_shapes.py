@@ -9,9 +9,11 @@ T cut where a pass would take seconds; rows `wide` have H 256, 512 and 1024 and 
 of all three are held against torch.nn's in float64 over six steps, and a wrong one ends the program. JAX's lax.scan is compiled
 with 1, 2, 4 and 8 steps unrolled, the input's products outside the scan; the fastest of them in two passes takes part. Then
 passes take turns for --seconds, at least three rounds. A row has the medians, wall clock, and what bounds ours: GFLOP/s over
-the core's peak, which `bppsa calibrate` measures in front, or where B is at most 8 the bytes of W_hh that a step reads twice
-(forward, and backward) over what a dot product reads of an array as large. Ratios are the others' medians over ours. With
---threads 2 both threads are everyone's.
+the core's peak, or where B is at most 8 the bytes of W_hh that a step reads twice (forward, and backward) over what a dot product
+reads of an array as large. The peak is measured by `bppsa calibrate`, the best of several runs in front of everything (of_peak);
+a product of numpy's BLAS, 512 x 512 x 512, in every round shows what the core gave at the same time (of_blas: ours over the
+median of these). On a machine whose core, clock or caches others share, that is less. Ratios are the others' medians over ours.
+With --threads 2 both threads are everyone's.
 
 A quiet core takes about twelve seconds a point: `practice` has 24, `wide` 36, in each type.
 """
@@ -142,6 +144,13 @@ def read_rate(size):
     return best
 
 
+def blas_rate(factors):
+    """FLOP/s of a product of two square matrices."""
+    start = time.perf_counter()
+    recurrent.np.matmul(factors[0], factors[1])
+    return 2 * factors.shape[1] ** 3 / (time.perf_counter() - start)
+
+
 def measure(shape, dtype, options, classes, peak):
     cell, _, batch, hidden, inputs, layers, who = shape
     steps = steps_of(shape, options.gflop)
@@ -153,13 +162,16 @@ def measure(shape, dtype, options, classes, peak):
     times = {name: [] for name in runs}
     for run in runs.values():
         run.seconds()
+    factors, rates = recurrent.np.ones((2, 512, 512), dtype), []
     end = time.perf_counter() + options.seconds
     while time.perf_counter() < end or len(times["bppsa"]) < 3:
         for name, run in runs.items():
             times[name].append(run.seconds())
+        rates.append(blas_rate(factors))
     total = {name: statistics.median(map(sum, each)) for name, each in times.items()}
     size, flop = (4 if dtype == "float32" else 8), flop_of(shape, steps)
     weights, top = size * GATES[cell] * hidden * hidden, peak * options.threads * 4 / size
+    now = statistics.median(rates)
     row = {"who": who, "cell": cell, "seq_len": steps, "batch": batch, "hidden": hidden, "input": inputs, "layers": layers,
            "dtype": "f32" if size == 4 else "f64", "threads": options.threads, "repeats": len(times["bppsa"]), "errors": errors,
            **{name + "_s": seconds for name, seconds in total.items()}, "jax": best,
@@ -167,13 +179,15 @@ def measure(shape, dtype, options, classes, peak):
            "forward_s": statistics.median(each[0] for each in times["bppsa"]),
            "backward_s": statistics.median(each[1] for each in times["bppsa"]),
            "over_torch": total["torch.nn"] / total["bppsa"], "over_jax": total["jax"] / total["bppsa"],
-           "gflops": 1e-9 * flop / total["bppsa"], "of_peak": flop / total["bppsa"] / top}
+           "gflops": 1e-9 * flop / total["bppsa"], "of_peak": flop / total["bppsa"] / top,
+           "blas_gflops": 1e-9 * now, "of_blas": flop / total["bppsa"] / (now * options.threads)}
     if batch <= 8:
         rate = read_rate(weights)
         row.update(read_gb_s=1e-9 * rate, of_bandwidth=2 * steps * layers * weights / total["bppsa"] / rate)
-    print("%-4s T %4d B %4d H %4d I %3d L %d %s: %8.2f ms, torch %5.2f, jax %5.2f (%s), %5.1f GFLOP/s, %2.0f %% of the peak%s"
+    print("%-4s T %4d B %4d H %4d I %3d L %d %s: %8.2f ms, torch %5.2f, jax %5.2f (%s), %5.1f GFLOP/s, "
+          "%2.0f %% of the peak, %2.0f %% of BLAS%s"
           % (cell, steps, batch, hidden, inputs, layers, row["dtype"], 1e3 * total["bppsa"], row["over_torch"], row["over_jax"],
-             best, row["gflops"], 100 * row["of_peak"],
+             best, row["gflops"], 100 * row["of_peak"], 100 * row["of_blas"],
              ", %2.0f %% of what is read" % (100 * row["of_bandwidth"]) if batch <= 8 else ""), flush=True)
     return row
 

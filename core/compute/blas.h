@@ -1,7 +1,7 @@
 /* CBLAS. Every call uses one thread; the project's own threads call it in parallel.
  *
  * OpenBLAS is loaded when it is first needed, not with the program, because it starts threads and maps buffers when it is loaded.
- * core/compute/blas.c loads it in a way that starts no threads. Debian's flavours share one SONAME, so the flavour is known only at
+ * The library loads it in a way that starts no threads. Debian's flavours share one SONAME, so the flavour is known only at
  * run time.
  */
 #ifndef BPPSA_CORE_COMPUTE_BLAS_H
@@ -21,9 +21,9 @@ extern "C" {
  * MiB). May be called often, and by several threads. */
 bppsa_status bppsa_blas_start(void);
 
-/* Names a file that is loaded where bppsa_blas_start finds no OpenBLAS of the system that it can use: that of the package
- * scipy-openblas32 of PyPI, whose functions have names that begin with scipy_. It counts until OpenBLAS has started. ERR_ARGUMENT:
- * NULL, or a path of more than 4095 bytes. */
+/* Names a file that is loaded where the system has no OpenBLAS that the library can use: that of the package scipy-openblas32 of
+ * PyPI, whose functions have names that begin with scipy_. It counts until OpenBLAS has started, with the first device.
+ * ERR_ARGUMENT: NULL, or a path of more than 4095 bytes. */
 bppsa_status bppsa_blas_set_fallback(const char *path);
 
 /* Starts OpenBLAS and holds it to one thread until bppsa_blas_release has been called as often; every device holds it as long as

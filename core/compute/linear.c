@@ -7,10 +7,12 @@
 #include "core/compute/pool.h"
 
 enum {
-  ROW_BLOCK = 256,   /* rows of y or dx in a task */
-  OUT_TILE = 64,     /* rows of dw in a task */
-  WIDE_TILE = 192,   /* of a wide dw, whose products copy x and dy together first */
-  MOST_PARTIALS = 64 /* tasks of dw: tiles x partial sums stay near this number */
+  ROW_BLOCK = 256,    /* rows of y or dx in a task */
+  OUT_TILE = 64,      /* rows of dw in a task */
+  WIDE_TILE = 192,    /* of a wide dw, whose products copy x and dy together first */
+  MOST_PARTIALS = 64, /* tasks of dw: tiles x partial sums stay near this number */
+  LARGE_OUT = 512,    /* a dw so high exceeds the second-level cache: */
+  LARGE_PART = 2048   /* so many rows are worth a partial sum of it, which is written and added up besides their product */
 };
 
 static int64_t row_block(const bppsa_linear *l) {
@@ -24,7 +26,7 @@ static int64_t tiles_of(const bppsa_linear *l) {
 bppsa_linear_cut bppsa_linear_cut_rows(const bppsa_linear *l) {
   const int64_t tiles = tiles_of(l), units = (l->rows + l->unit - 1) / l->unit;
   int64_t parts = tiles >= MOST_PARTIALS ? 1 : MOST_PARTIALS / tiles;
-  const int64_t blocks = (l->rows + ROW_BLOCK - 1) / ROW_BLOCK;
+  const int64_t least = l->out > LARGE_OUT ? LARGE_PART : ROW_BLOCK, blocks = (l->rows + least - 1) / least;
   parts = parts < blocks ? parts : blocks;
   parts = parts < 1 ? 1 : parts;
   const int64_t together = units > parts ? (units + parts - 1) / parts : 1; /* units in a part */

@@ -14,12 +14,12 @@ enum { PRODUCT_TILE = 64, PRODUCT_DEPTH = 16, PRODUCT_THREADS = 256, PRODUCT_SID
 /* c [m][n] = Σ_k a(i, k) b(k, j) + bias[j], with a(i, k) at a[i·a_row + k·a_column], and b likewise. With `ones`, b has one
  * more column, which holds ones, and c's last column is the sums of a over k. With several parts each part sums k_part of the k
  * into its own c; these lie one behind the other. c_row: from one row of c to the next; 0: the rows lie without gaps. near: only
- * the near part of the bias (core/compute/far_bias.h) is added. */
+ * the near part of the bias (core/compute/far_bias.h) is added. added: all of it is added to what c holds. */
 template <typename real> struct product_operands {
   int64_t m, n, k, k_part;
   const real *a, *b, *bias;
   int64_t a_row, a_column, b_row, b_column;
-  bool ones, near;
+  bool ones, near, added;
   real *c;
   int64_t c_row;
 };
@@ -121,10 +121,11 @@ __global__ void __launch_bounds__(PRODUCT_THREADS) bppsa_linear_product(product_
     const int64_t i = i0 + ti + s / PRODUCT_SIDE * (PRODUCT_TILE / PRODUCT_SIDE),
                   j = j0 + tj + s % PRODUCT_SIDE * (PRODUCT_TILE / PRODUCT_SIDE);
     if (i < p.m && j < columns) {
-      p.c[(part * p.m + i) * (p.c_row > 0 ? p.c_row : columns) + j] =
-          sum[s / PRODUCT_SIDE][s % PRODUCT_SIDE] + (p.bias == NULL ? 0
-                                                     : p.near       ? bppsa_near_bias(p.bias[j])
-                                                                    : p.bias[j]);
+      real *to = p.c + (part * p.m + i) * (p.c_row > 0 ? p.c_row : columns) + j;
+      const real value = sum[s / PRODUCT_SIDE][s % PRODUCT_SIDE] + (p.bias == NULL ? 0
+                                                                    : p.near       ? bppsa_near_bias(p.bias[j])
+                                                                                   : p.bias[j]);
+      *to = p.added ? *to + value : value;
     }
   }
 }

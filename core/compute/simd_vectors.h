@@ -38,7 +38,8 @@
 #define FOR_ROWS(SIDES, AT)                                                                                                      \
   do {                                                                                                                           \
     const int64_t whole_ = n / R(LANES) * R(LANES), end_ = n - whole_;                                                           \
-    const bool gathered_ = SIMD_BYTES == 64 && sizeof(real) == 4 && end_ <= 4;                                                   \
+    enum { TOGETHER_ = SIMD_BYTES / 16 }; /* rows whose ends share a vector */                                                   \
+    const bool gathered_ = SIMD_BYTES >= 32 && sizeof(real) == 4 && end_ <= 4;                                                   \
     int64_t row_ = 0;                                                                                                            \
     for (; row_ + (SIDES) <= rows; row_ += (SIDES)) {                                                                            \
       for (int64_t j_ = 0; j_ < whole_; j_ += R(LANES)) {                                                                        \
@@ -51,11 +52,11 @@
       }                                                                                                                          \
     }                                                                                                                            \
     row_ = end_ > 0 ? 0 : rows;                                                                                                  \
-    for (; gathered_ && end_ == 4 && row_ + 4 * (SIDES) <= rows; row_ += 4 * (SIDES)) {                                          \
-      AT(SIDES, 4, row_, whole_, ((R(cut)){4, 4}));                                                                              \
+    for (; gathered_ && end_ == 4 && row_ + TOGETHER_ * (SIDES) <= rows; row_ += TOGETHER_ * (SIDES)) {                          \
+      AT(SIDES, TOGETHER_, row_, whole_, ((R(cut)){4, TOGETHER_}));                                                              \
     }                                                                                                                            \
-    for (; gathered_ && row_ < rows; row_ += 4) {                                                                                \
-      AT(1, 4, row_, whole_, ((R(cut)){end_, rows - row_ < 4 ? rows - row_ : 4}));                                               \
+    for (; gathered_ && row_ < rows; row_ += TOGETHER_) {                                                                        \
+      AT(1, TOGETHER_, row_, whole_, ((R(cut)){end_, rows - row_ < TOGETHER_ ? rows - row_ : TOGETHER_}));                       \
     }                                                                                                                            \
     for (; row_ < rows; ++row_) {                                                                                                \
       AT(1, 1, row_, whole_, ((R(cut)){end_, 0}));                                                                               \

@@ -360,6 +360,54 @@ bppsa_status bppsa_safetensors_load(const char *path, bppsa_safetensors **file) 
   return BPPSA_OK;
 }
 
+/* Copies one tensor to *at, which moves behind it. */
+static bppsa_status copy_tensor(const bppsa_named_view *from, char **at, bppsa_safetensors *file) {
+  bppsa_named_view *to = &file->tensors[file->count];
+  if (json_object_get(file->header, from->name) != NULL) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "two tensors are called '%.100s', expected different names", from->name);
+  }
+  if (json_object_set_new(file->header, from->name, json_string(from->name)) != 0) {
+    return BPPSA_ERR_MEMORY;
+  }
+  const size_t bytes = bppsa_view_bytes(&from->view);
+  to->name = json_string_value(json_object_get(file->header, from->name));
+  to->view = bppsa_view_make(*at, from->view.dtype, from->view.ndim, from->view.shape);
+  if (bytes > 0) {
+    memcpy(*at, from->view.data, bytes);
+  }
+  *at += (bytes + BPPSA_ALIGNMENT - 1) / BPPSA_ALIGNMENT * BPPSA_ALIGNMENT;
+  ++file->count;
+  return BPPSA_OK;
+}
+
+static bppsa_status copy_tensors(int64_t count, const bppsa_named_view *tensors, bppsa_safetensors *file) {
+  size_t bytes = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    bytes += (bppsa_view_bytes(&tensors[i].view) + BPPSA_ALIGNMENT - 1) / BPPSA_ALIGNMENT * BPPSA_ALIGNMENT;
+  }
+  file->header = json_object();
+  file->tensors = bppsa_calloc(count, sizeof *file->tensors);
+  file->data = bppsa_alloc(bytes);
+  char *at = file->data;
+  bppsa_status status = file->header == NULL || file->tensors == NULL || at == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+  for (int64_t i = 0; status == BPPSA_OK && i < count; ++i) {
+    status = copy_tensor(&tensors[i], &at, file);
+  }
+  return status;
+}
+
+bppsa_status bppsa_safetensors_make(int64_t count, const bppsa_named_view *tensors, bppsa_safetensors **file) {
+  BPPSA_REQUIRE(count >= 0 && (tensors != NULL || count == 0) && file != NULL);
+  bppsa_safetensors *made = bppsa_calloc(1, sizeof *made);
+  const bppsa_status status = made == NULL ? BPPSA_ERR_MEMORY : copy_tensors(count, tensors, made);
+  if (status != BPPSA_OK) {
+    bppsa_safetensors_destroy(made);
+    return status;
+  }
+  *file = made;
+  return BPPSA_OK;
+}
+
 void bppsa_safetensors_destroy(bppsa_safetensors *file) {
   if (file != NULL) {
     json_decref(file->header);

@@ -21,6 +21,9 @@ typedef struct bppsa_safetensors bppsa_safetensors; /* a file that was loaded */
 /* Loads a whole file. Views borrow the object's memory, so destroy the object after their last use. ERR_IO, ERR_FORMAT,
  * ERR_MEMORY. */
 bppsa_status bppsa_safetensors_load(const char *path, bppsa_safetensors **file);
+/* Makes the object of tensors that no such file has: copies contiguous host views, whose names must differ. ERR_ARGUMENT: they do
+ * not; ERR_MEMORY. */
+bppsa_status bppsa_safetensors_make(int64_t count, const bppsa_named_view *tensors, bppsa_safetensors **file);
 void bppsa_safetensors_destroy(bppsa_safetensors *file);
 
 int64_t bppsa_safetensors_count(const bppsa_safetensors *file); /* of tensors */

@@ -32,6 +32,7 @@ static bppsa_status evaluate_own(const batch_shares *s, bppsa_batch *batch, int6
   const int64_t rank = bppsa_comm_rank(s->comm);
   for (int64_t done = 0, size; done < count; done += size, parts += blocks) {
     size = bppsa_min(batch->whole, count - done);
+    bppsa_batch_follow(batch, done / batch->whole, NULL, batch->whole);
     BPPSA_TRY(done > 0 && size < batch->whole ? bppsa_streams_gather(s, batch, batch->whole) : BPPSA_OK);
     const int64_t end = first_of(s, rank + 1, size);
     for (int64_t from = first_of(s, rank, size), here; from < end; from += here) {

@@ -10,7 +10,7 @@ import pathlib
 import signal
 import threading
 import time
-from typing import Any, Callable, Optional, Sequence, Tuple
+from typing import Any, Callable, Sequence, Tuple
 
 _PATH = pathlib.Path(__file__).with_name("libbppsa_python.so")
 
@@ -51,19 +51,8 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "scan_create": (_Int, [_Text, _Int, _Int, _Sizes, _Int, ctypes.c_int64, ctypes.c_int32, _Pointer, _Pointers]),
     "scan_run": (_Int, [_Pointer, _Pointer, _Pointer, _Pointer]),
     "scan_destroy": (None, [_Pointer]),
-    "layer_create": (_Int, [_Text, _Text, _Text, _Int, _Int, _Sizes, _Int, _Int, _Int, ctypes.c_int64, ctypes.c_int32, _Pointer,
-                            ctypes.c_int64, ctypes.c_int64, ctypes.c_double, _Pointers]),
-    "layer_tape": (ctypes.c_int64, [_Pointer]),
-    "layer_forward": (_Int, [_Pointer, _Pointer, _Pointers, _Pointers, _Pointers, _Pointer, _Pointers, _Pointer, _Pointer]),
-    "layer_backward": (_Int, [_Pointer, _Pointer, _Pointers, _Pointers, _Pointer, _Pointer, _Pointers, _Pointers, _Pointer,
-                              _Pointers]),
-    "layer_destroy": (None, [_Pointer]),
     "reaches": (_Int, [_Pointer, _Int, ctypes.c_int64, ctypes.c_int64]),
-    "layer_speculates": (_Int, [_Pointer, _Int]),
-    "layer_get_state": (_Int, [_Pointer, _Sizes]),
-    "layer_set_state": (_Int, [_Pointer, _Sizes]),
     "account_bytes": (ctypes.c_int64, []),
-    "account_add": (_Int, [_Pointer, _Pointer, _Int]),
     "arrays": (_Text, []),
     "cell_saved": (ctypes.c_int64, [_Text]),
     "plan_create": (_Int, [_Text, _Text, _Text, _Sizes, ctypes.c_double, ctypes.c_int32, _Pointer, _Pointers]),
@@ -72,7 +61,8 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "plan_run": (_Int, [_Pointer, _Int, _Pointers, _Pointer, _Pointer]),
     "record_bytes": (ctypes.c_int64, []),
     "account_note": (None, [_Pointer, _Pointer, _Int, _Pointer]),
-    "xla_facts": (_Int, [_Text, _Text, _Text, _Int, _Int, ctypes.c_int64, _Sizes, ctypes.c_int64, _Sizes]),
+    "xla_facts": (_Int, [_Text, _Text, _Text, _Int, _Int, ctypes.c_int64, _Int, _Sizes, ctypes.c_int64, _Sizes]),
+    "xla_find_gpu": (_Int, []),
     "xla_kept": (ctypes.c_int64, []),
     "account_read": (_Text, [_Pointer, _Int, ctypes.POINTER(ctypes.c_double)]),
 }
@@ -89,14 +79,11 @@ allocated: Callable[[], int] = _function("allocated")
 left_behind: Callable[[], int] = _function("left_behind")
 _error, _load, _command, _free = _function("error"), _function("load"), _function("command"), _function("free")
 _scan_create, _scan_run, _scan_destroy = _function("scan_create"), _function("scan_run"), _function("scan_destroy")
-_layer_create, _layer_tape, _layer_forward = _function("layer_create"), _function("layer_tape"), _function("layer_forward")
-_layer_backward, _layer_destroy = _function("layer_backward"), _function("layer_destroy")
 _reaches = _function("reaches")
-_layer_speculates, _get_state, _set_state = (_function("layer_" + name) for name in ("speculates", "get_state", "set_state"))
-_account_bytes, _account_add, _account_read = (_function("account_" + name) for name in ("bytes", "add", "read"))
+_account_bytes, _account_read = _function("account_bytes"), _function("account_read")
 _plan_create, _plan_destroy, _plan_facts, _plan_run = (_function("plan_" + name) for name in ("create", "destroy", "facts", "run"))
 _record_bytes, _account_note = _function("record_bytes"), _function("account_note")
-_arrays, _xla_facts = _function("arrays"), _function("xla_facts")
+_arrays, _xla_facts, _xla_find_gpu = _function("arrays"), _function("xla_facts"), _function("xla_find_gpu")
 xla_kept: Callable[[], int] = _function("xla_kept")
 
 # The codes of core/base/status.h whose cause is the request: argument, shape, unsupported, format.
@@ -219,11 +206,6 @@ def command(words: list[str], told: ctypes.c_int | None = None) -> tuple[int, st
     return code, out, err
 
 
-_Two, _Five = ctypes.c_void_p * 2, ctypes.c_void_p * 5  # of addresses; every call makes its own
-_Pair = Tuple[Optional[int], Optional[int]]
-_Weights = Sequence[Optional[int]]  # of W_ih, W_hh, b_ih, b_hh, the reset state
-
-
 class Scan:
     """A plan of g_{t-1} = J_tᵀ g_t + u_{t-1} with its memory, for one shape. Not for two threads at once. gpu: its number, or -1
     for the processor; stream: the address of the CUDA stream on which a GPU's work is queued."""
@@ -247,59 +229,6 @@ State = Tuple[int, int, int]  # failing backward passes in a row, passes of BP s
 OPEN: tuple[int, int, float] = (0, -1, -1.0)  # chunks, warm-up and tolerance, all left to the plan
 
 
-class Layer:
-    """One recurrent layer for one shape (T, B, I, H), which keeps nothing between two passes but its state: all that a backward
-    pass reads of its forward pass is in a tape of the caller's. gpu, stream: as of Scan. speculation: chunks, warm-up and tolerance
-    of the method "speculative". lengths, resets: whether passes may be given them; reset_state: whether samples begin anew
-    with a learned state. Passes take addresses of arrays, which are read
-    or written during the call alone (on a GPU until its stream has done the work); None stands for zeros, or for what is not
-    wanted. Two threads wait for each other."""
-
-    def __init__(self, cell: str, method: str, forward: str, relu: bool, f64: bool, shape: tuple[int, int, int, int],
-                 input_gradients: bool, threads: int, gpu: int = -1, stream: int | None = None,
-                 speculation: tuple[int, int, float] = OPEN, lengths: bool = False, resets: bool = False,
-                 reset_state: bool = False) -> None:
-        self._handle = ctypes.c_void_p()
-        _check(_layer_create(_word(cell), _word(method), _word(forward), relu, f64, sizes(*shape), input_gradients, lengths,
-                             resets + reset_state, threads, gpu, stream, *speculation, ctypes.byref(self._handle)))
-        self._lock = threading.Lock()
-        self.tape: int = _layer_tape(self._handle)  # numbers in a tape
-        self.here = gpu < 0  # on the processor, where what a pass did can be asked without waiting for it
-        # Are forward passes, and backward passes, planned in chunks of time?
-        self.speculates = [bool(_layer_speculates(self._handle, backward)) for backward in (False, True)]
-
-    def forward(self, x: int, spans: _Pair | None, first: _Pair | None, weights: _Weights, tape: int, last: _Pair, output: int,
-                cells: int | None = None) -> None:
-        """From x [T,B,I], the initial state and the weights to the tape, the last state, h_1 .. h_T [T,B,H] and an
-        LSTM's c_1 .. c_T. A state is a pair, h [B,H] and an LSTM's c or None. spans: lengths, int64 [B] on the processor, and
-        resets, bytes [T,B]."""
-        states = None if first is None else _Two(*first)
-        with self._lock:
-            _check(_layer_forward(self._handle, x, None if spans is None else _Two(*spans), states, _Five(*weights), tape,
-                                  _Two(*last), output, cells))
-
-    def backward(self, x: int, spans: _Pair | None, weights: _Weights, tape: int, seed: int, of_cells: _Pair,
-                 gradients: _Weights, dx: int | None, of_first: _Pair) -> None:
-        """From x, spans, the weights and the tape of a forward pass, and the gradient of h_1 .. h_T [T,B,H] and of the last c [B,H]
-        or c_1 .. c_T [T,B,H], to those of the weights, of x and of the initial state."""
-        with self._lock:
-            _check(_layer_backward(self._handle, x, None if spans is None else _Two(*spans), _Five(*weights), tape, seed,
-                                   _Two(*of_cells), _Five(*gradients), dx, _Two(*of_first)))
-
-    def get_state(self) -> State:
-        """What the bits of the next backward pass depend on."""
-        state = sizes(0, 0, 0)
-        _check(_get_state(self._handle, state))
-        return tuple(state)
-
-    def set_state(self, state: State) -> None:
-        _check(_set_state(self._handle, sizes(*state)))
-
-    def __del__(self, destroy: Callable[..., None] = _layer_destroy) -> None:
-        if getattr(self, "_handle", None):
-            destroy(self._handle)
-
-
 def reaches(seed: int, f64: bool, rows: int, width: int) -> bool:
     """Whether each row of an array on the processor has a number that is not 0."""
     return bool(_reaches(seed, f64, rows, width))
@@ -315,10 +244,6 @@ class Sums:
 
     def __init__(self) -> None:
         self._memory = (ctypes.c_double * (_account_bytes() // ctypes.sizeof(ctypes.c_double)))()
-
-    def add(self, layer: Layer, backward: bool) -> None:
-        """Adds the layer's latest pass."""
-        _check(_account_add(self._memory, layer._handle, backward))
 
     def note(self, plan: Plan, backward: bool, record: Record) -> None:
         """Adds a recorded pass."""
@@ -375,7 +300,8 @@ class Record:
 
 class Plan:
     """One recurrent layer for one shape (T, B, I, H), which never changes: any number of threads may compute with it. layer: cell,
-    relu, method, forward. has: biases, lengths, resets, a learned reset state. gpu, stream, speculation: as of Layer."""
+    relu, method, forward. has: biases, lengths, resets, a learned reset state. gpu, stream: as of Scan. speculation: chunks,
+    warm-up and tolerance of the method "speculative"."""
 
     def __init__(self, layer: tuple[str, bool, str, str], shape: tuple[int, int, int, int], f64: bool,
                  has: tuple[bool, bool, bool, bool], input_gradients: bool, threads: int, gpu: int = -1, stream: int | None = None,
@@ -401,14 +327,20 @@ class Plan:
 
 
 def xla_handler(name: str) -> Any:
-    """The function "forward", "backward", "tangent" or "second", as jax.ffi.pycapsule takes it."""
+    """The function "forward", "backward", "tangent", "second" or "third", or on a GPU "gpu_forward", .., as jax.ffi.pycapsule takes
+    it."""
     return getattr(_library, "bppsa_python_xla_" + name)
 
 
-def xla_facts(cell: str, method: str, forward: str, relu: bool, f64: bool, threads: int, shape: Sequence[int],
+def xla_facts(cell: str, method: str, forward: str, relu: bool, f64: bool, threads: int, gpu: int, shape: Sequence[int],
               arguments: int) -> tuple[int, ...]:
-    """Of a layer of shape T, B, I, H: bytes of `saved`, of the scratch of forward, backward, tangent, second and third, and the
-    parts of a state, 1 or 2."""
+    """Of a layer of shape T, B, I, H on the GPU of that number, or on the CPU if it is -1: bytes of `saved`, of the scratch of
+    forward, backward, tangent, second and third, and the parts of a state, 1 or 2."""
     facts = sizes(*[0] * 7)
-    _check(_xla_facts(_word(cell), _word(method), _word(forward), relu, f64, threads, sizes(*shape), arguments, facts))
+    _check(_xla_facts(_word(cell), _word(method), _word(forward), relu, f64, threads, gpu, sizes(*shape), arguments, facts))
     return tuple(facts)
+
+
+def xla_find_gpu() -> None:
+    """Raises RequestError where this build, or this machine, has no GPU that it can compute on."""
+    _check(_xla_find_gpu())

@@ -1,4 +1,4 @@
-"""Memory that passes of bppsa.torch use again: layers of the library, and tapes."""
+"""What passes of bppsa.torch use again: plans of layers, what passes in chunks of time remember, and memory."""
 from __future__ import annotations
 
 import collections
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from . import _native
 
-Key = Tuple[Any, ...]  # the arguments of _native.Layer
+Key = Tuple[Any, ...]  # the arguments of _native.Plan
 _LINE = 64  # bytes of a cache line
 
 
@@ -86,19 +86,18 @@ class Account:
         with self._lock:
             self._sums.note(plan, backward, record)
 
-    def begin(self, layer: _native.Layer, number: int, sequential: bool) -> None:
-        """Prepares a layer for a backward pass, which is to be BP if it is sequential. A GPU's state stays in its layer."""
-        if layer.speculates[1] and (layer.here or sequential):
-            failures, left, warm_up = self.states.get(number, (0, 0, 0))
-            layer.set_state((failures, 1 if sequential else left, warm_up))
+    def begin(self, backward: bool, number: int, sequential: bool = False) -> _native.Record:
+        """The record for a pass of that direction in chunks of time, which is sequential if it is to be: what it has to know."""
+        record = _native.Record()
+        failures, left, warm_up = (self.states if backward else self.pauses).get(number, (0, 0, 0))
+        record.state = failures, 1 if sequential else left, warm_up
+        return record
 
-    def end(self, layer: _native.Layer, backward: bool, number: int, sequential: bool = False) -> None:
-        """Counts the pass that the layer has computed."""
-        if layer.speculates[backward] and layer.here:
-            with self._lock:
-                self._sums.add(layer, backward)
-            if backward and not sequential:
-                self.states[number] = layer.get_state()
+    def end(self, plan: _native.Plan, backward: bool, number: int, record: _native.Record, sequential: bool = False) -> None:
+        """Counts the pass, and keeps what the next one has to know."""
+        self.note(plan, backward, record)
+        if not sequential:
+            (self.states if backward else self.pauses)[number] = record.state
 
     def read(self, clear: bool) -> dict[str, Any]:
         with self._lock:
@@ -132,7 +131,7 @@ class _Kept(np.ndarray):
 
 
 class Tape:
-    """Memory for one tape on the CPU, which goes back when nobody has it any longer."""
+    """Memory on the CPU for one tape, or for a pass's scratch, which goes back when nobody has it any longer."""
 
     def __init__(self, idle: Idle, size: int, dtype: torch.dtype) -> None:
         self._idle, self._key = idle, (size, dtype)
@@ -158,13 +157,13 @@ class Tape:
 
 
 class Pool:
-    """What the passes of one module use again: layers of the library, and tapes on the CPU. A copy of a module begins with none,
-    and with the states of its account, so that its passes have the same bits."""
+    """What the passes of one module use again: its account, and memory on the CPU for tapes and scratch. A copy of a module begins
+    with none, and with the states of its account, so that its passes have the same bits."""
 
     def __init__(self, limit: int, states: Mapping[int, _native.State] | None = None) -> None:
         self._least = limit
         self.account = Account(states)
-        self.layers, self.tapes = Idle(limit), Idle(limit)
+        self.tapes, self.scratch = Idle(limit), Idle(limit)
         self.weights: dict[int, Any] = {}  # of each direction of each layer, as its latest pass read them
 
     def __reduce__(self) -> Any:
@@ -172,13 +171,4 @@ class Pool:
 
     def keep(self, limit: int) -> None:
         """So many things at most, and at least as many as at first."""
-        self.layers.limit = self.tapes.limit = max(limit, self._least)
-
-    def run(self, key: Key, function: Callable[[_native.Layer], Any]) -> Any:
-        """Calls the function with a layer that nobody else has meanwhile: no pass of another thread, and none that goes on behind
-        an interrupt."""
-        layer = self.layers.take(key, lambda: _native.Layer(*key))
-        try:
-            return function(layer)
-        finally:
-            self.layers.give_back(key, layer)
+        self.tapes.limit = self.scratch.limit = max(limit, self._least)

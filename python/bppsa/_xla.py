@@ -15,7 +15,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import threading
-from typing import Any, Dict, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, NamedTuple, NoReturn, Sequence, Tuple
 
 import jax
 import jax.numpy as jnp
@@ -71,6 +71,9 @@ class _Extents:
         first = [size if isinstance(size, int) and size > 0 else _SYMBOLIC for size in (steps, batch)]
         asked = _bits(tuple(name for name in named if name in ("b_ih", "b_hh", "lengths", "resets", "reset_state")))
         saved, *self.scratch, self.parts = _facts(options, (*first, width, hidden), bool(dtype == np.float64), int(asked))
+        if jax.default_backend() == "gpu":  # a program may run on either, and its arrays have one size
+            own = _facts(options._replace(threads=1), (*first, width, hidden), bool(dtype == np.float64), int(asked), gpu=0)
+            self.scratch = [max(sizes) for sizes in zip(self.scratch, own[1:])]
         kept = saved // (first[0] * first[1] * dtype.itemsize)
         self.letters = {"T": steps, "N": steps + 1, "B": batch, "I": width, "H": hidden, "G": rows,
                         "S": self.parts * hidden, "K": kept}
@@ -84,8 +87,8 @@ class _Extents:
 
 
 @functools.lru_cache(maxsize=1024)
-def _facts(options: Options, sizes: tuple[int, ...], f64: bool, asked: int) -> tuple[int, ...]:
-    return _native.xla_facts(options.cell, options.method, options.forward, options.relu, f64, options.threads, sizes, asked)
+def _facts(options: Options, sizes: tuple[int, ...], f64: bool, asked: int, gpu: int = -1) -> tuple[int, ...]:
+    return _native.xla_facts(options.cell, options.method, options.forward, options.relu, f64, options.threads, gpu, sizes, asked)
 
 
 def tape_of(options: Options, named: dict[str, Any]) -> Names:
@@ -114,17 +117,33 @@ def _primitive(name: str, number: int) -> Primitive:
 
     made.def_abstract_eval(shapes)
     made.def_impl(lambda *arrays, **params: _compiled(made, tuple(params.items()))(*arrays))
+    def lower_gpu(context: Any, *operands: Any, **params: Any) -> Any:
+        """On a GPU of NVIDIA's, if the library can compute on one."""
+        try:
+            _native.xla_find_gpu()
+        except _native.RequestError as reason:
+            refuse(f" ({reason})")
+        if name == "third":
+            refuse(" where a tangent is differentiated once more (jvp of jvp, grad of jvp)")
+        return lower(context, *operands, **params)
+
     mlir.register_lowering(made, lower, platform="cpu")
+    mlir.register_lowering(made, lower_gpu, platform="cuda")
     mlir.register_lowering(made, refuse_device)
     batching.primitive_batchers[made] = functools.partial(_batch, made)
     jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(_native.xla_handler(name)), platform="cpu")
+    jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(_native.xla_handler("gpu_" + name)), platform="CUDA")
     return made
 
 
-def refuse_device(context: Any, *operands: Any, **params: Any) -> Any:
-    """The lowering on every device but the CPU."""
-    raise NotImplementedError("bppsa.jax: computes on the CPU; put the arrays there, or call it under "
+def refuse(why: str) -> NoReturn:
+    raise NotImplementedError(f"bppsa.jax: computes on the CPU{why}; put the arrays there, or call it under "
                               "jax.default_device(jax.devices('cpu')[0])")
+
+
+def refuse_device(context: Any, *operands: Any, **params: Any) -> Any:
+    """The lowering on devices on which nothing is computed."""
+    refuse("")
 
 
 def shaped(shape: tuple[Any, ...], dtype: Any, arguments: Sequence[Any]) -> Any:

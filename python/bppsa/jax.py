@@ -9,8 +9,8 @@ with h (Cho et al. 2014 as cuDNN and PyTorch compute it), and i, f, g, o of an L
 `scan` is the linear recurrence h_t = A_t h_{t-1} + b_t by itself.
 
 `init` makes weights, `from_flax`, `from_equinox` and `from_haiku` take those of other libraries' cells, `bppsa.jax.linen`,
-`bppsa.jax.nnx` and `bppsa.jax.equinox` have modules. `cell` is one step, for programs that act between two steps. CPU; float32 and
-float64.
+`bppsa.jax.nnx` and `bppsa.jax.equinox` have modules. `cell` is one step, for programs that act between two steps. Float32 and
+float64; on the CPU, and layers on a GPU too, where the library was built with CUDA.
 """
 from __future__ import annotations
 
@@ -134,7 +134,11 @@ def _layer(kind: str, x: Any, weights: Given, start: tuple[Any, ...], resets: An
         x = _turn(x, lengths)
         resets = None if resets is None else _turned_resets(resets, lengths)
     options = _xla.Options(kind, bool(relu), str(method), str(forward), int(threads))
-    states = _xla.forward(options, {**arrays, "x": x, "resets": resets, "lengths": lengths})
+    if isinstance(steps, int) and isinstance(batch, int) and steps * batch == 0:  # nothing to compute, on any device
+        begin = [arrays.get(part, jnp.zeros((batch, hidden), x.dtype)) for part in ("h0", "c0")[:2 if kind == "lstm" else 1]]
+        states = [jnp.concatenate([row[None], jnp.zeros((steps, batch, hidden), x.dtype)]) for row in begin]
+    else:
+        states = _xla.forward(options, {**arrays, "x": x, "resets": resets, "lengths": lengths})
     lasts = [rows[-1] if lengths is None else jnp.take_along_axis(rows, lengths[None, :, None], 0)[0] for rows in states]
     alls = [_turn(rows[1:], lengths) if reverse else rows[1:] for rows in states]
     return ([rows[:, 0] for rows in alls], [last[0] for last in lasts]) if single else (alls, lasts)
@@ -161,7 +165,7 @@ def rnn(x: Any, weights: Given, h0: Any = None, *, resets: Any = None, lengths: 
     "blelloch 3", "chunked", "chunked 8". forward: "sequential", "speculative", "auto". threads: 0: all cores; they change no bit.
 
     Raises RequestError (a ValueError) for a wrong argument while it is traced; a length out of range is found when the program
-    runs, as INVALID_ARGUMENT.
+    runs, as INVALID_ARGUMENT, or on a GPU is brought into 1 .. T.
     """
     if nonlinearity not in ("tanh", "relu"):
         raise RequestError(f"bppsa.jax.rnn: nonlinearity: {nonlinearity!r}, expected 'tanh' or 'relu'")

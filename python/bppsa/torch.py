@@ -97,7 +97,7 @@ class _Recurrent:
             torch.nn.init.zeros_(self.reset_state)
 
     def _numbers(self) -> tuple[Any, ...]:
-        """The numbers of scan="speculative" as _native.Layer takes them."""
+        """The numbers of scan="speculative" as _native.Plan takes them."""
         found = []
         for name, (types, words, least, unset) in _SPECULATION.items():
             value = getattr(self, name)

@@ -91,6 +91,19 @@ __device__ __forceinline__ void put_begun(const layer_arrays<real> &c, int64_t r
   }
 }
 
+/* What a pass along a direction (recurrent/gpu/tangent_kernels.cuh) reads and writes besides. */
+template <typename real> struct tangent_steps {
+  real *product_x,
+      *product_h;     /* [T][b][G·H]: tangents of x W_ihᵀ and of h_{t-1} W_hhᵀ; unless the cell splits product_x is both */
+  real *h, *c;        /* [T+1][b][H]: tangents of the states; c of a pair */
+  const real *before; /* [T][b][H]: those of h in front of all steps */
+  const real *begin;  /* [S]: that of the state from which samples begin anew; NULL: 0 */
+  real *own;          /* [T][b][S]: row t - 1 is a part of the derivative of g_{t-1} */
+  __device__ __forceinline__ real begin_number(int64_t i) const {
+    return begin != NULL ? begin[i] : 0;
+  }
+};
+
 /* Returns the part of a bias with which sums of products begin: the near part (core/compute/far_bias.h) if it `cuts` (cell::FAR),
  * otherwise the whole bias. */
 template <typename real> __device__ __forceinline__ real sum_bias(bool cuts, real bias) {
@@ -235,6 +248,12 @@ template <typename real> struct cell_launchers {
   bppsa_status (*back_prepare)(int64_t hidden, int device, int *most_cluster, int *most_teams);
   bppsa_status (*back)(cudaStream_t stream, const layer_arrays<real> &c, const back_arrays<real> &s, const back_shape &shape,
                        bool first, bool last);
+  /* Along a direction. tangent: rows 1 .. T of the tangents of the states, from row 0 and the products without what comes from the
+   * states in front of the steps; w_t as of forward_wide. curve: from the whole products and c.g the derivatives of the deltas, in
+   * the place of the products, and s.own. */
+  bppsa_status (*tangent)(cudaStream_t stream, const layer_arrays<real> &c, const tangent_steps<real> &s, const real *w_t,
+                          int shared_most);
+  bppsa_status (*curve)(cudaStream_t stream, const layer_arrays<real> &c, const tangent_steps<real> &s);
   bool (*scans)(int64_t hidden, int shared_most);   /* has a block room for products of chunks? H <= CHUNK_HIDDEN */
   bool (*sums)(int64_t hidden);                     /* can a walk sum weight gradients, because they fit into registers? */
   int64_t (*padded_hidden)(int64_t hidden);         /* HP */

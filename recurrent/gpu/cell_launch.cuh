@@ -15,6 +15,7 @@
 #include "recurrent/gpu/reset_state_kernels.cuh"
 #include "recurrent/gpu/speculate_any.cuh"
 #include "recurrent/gpu/speculate_kernels.cuh"
+#include "recurrent/gpu/tangent_kernels.cuh"
 #include "recurrent/gpu/unit_kernels.cuh"
 #include "recurrent/gpu/wide_launch.cuh"
 
@@ -295,13 +296,16 @@ template <typename real, template <typename> class cell> struct chunk_launch {
   static bppsa_status back_prepare(int64_t hidden, int device, int *most_cluster, int *most_teams);
   static bppsa_status back(cudaStream_t stream, const layer_arrays<real> &c, const back_arrays<real> &s, const back_shape &shape,
                            bool first, bool last);
+  static bppsa_status tangent(cudaStream_t stream, const layer_arrays<real> &c, const tangent_steps<real> &s, const real *w_t,
+                              int shared_most);
+  static bppsa_status curve(cudaStream_t stream, const layer_arrays<real> &c, const tangent_steps<real> &s);
   static bool scans(int64_t hidden, int shared_most);
   static bool sums(int64_t hidden);
   static int64_t padded_hidden(int64_t hidden);
   static int64_t blocks(int64_t chunks, int64_t batch);
   static constexpr cell_launchers<real> table() {
-    return {prepare, forward,      forward_wide, speculate, coefficients, deltas,        products, carry,
-            walk,    back_prepare, back,         scans,     sums,         padded_hidden, blocks};
+    return {prepare,      forward, forward_wide, speculate, coefficients, deltas, products,      carry, walk,
+            back_prepare, back,    tangent,      curve,     scans,        sums,   padded_hidden, blocks};
   }
 };
 
@@ -335,6 +339,7 @@ METHOD(bppsa_status, prepare)(int64_t hidden, int device, int shared_most, bool 
   if (hidden > CHUNK_HIDDEN) {
     BPPSA_TRY((wide_runs<real, cell>(hidden, device, wide)));
     BPPSA_TRY(allow_most(bppsa_recurrent_forward_wide<real, cell>, shared_most));
+    BPPSA_TRY(allow_most(bppsa_recurrent_tangent<real, cell>, shared_most));
     BPPSA_TRY(allow_most(bppsa_recurrent_any_speculate<real, cell, false>, shared_most));
     BPPSA_TRY(allow_most(bppsa_recurrent_any_speculate<real, cell, true>, shared_most));
     BPPSA_TRY(allow_most(bppsa_recurrent_any_mend<real, cell>, shared_most));
@@ -460,6 +465,21 @@ METHOD(bppsa_status, deltas)(cudaStream_t stream, const layer_arrays<real> &c) {
                  stream, c);
   }
   return launched("deltas: launch");
+}
+
+METHOD(bppsa_status, tangent)
+(cudaStream_t stream, const layer_arrays<real> &c, const tangent_steps<real> &s, const real *w_t, int shared_most) {
+  bool fits;
+  const size_t shared = any_shared<real, cell>(c.hidden, 0, shared_most, &fits);
+  BPPSA_LAUNCH((bppsa_recurrent_tangent<real, cell>), (unsigned)c.batch, any_threads(c.hidden), shared, stream, c, s, w_t, fits);
+  return launched("tangents: launch");
+}
+
+METHOD(bppsa_status, curve)(cudaStream_t stream, const layer_arrays<real> &c, const tangent_steps<real> &s) {
+  const int64_t count = c.steps * c.batch * c.hidden;
+  BPPSA_LAUNCH((bppsa_recurrent_curve<real, cell>), (unsigned)divide_up(count, UNIT_THREADS), UNIT_THREADS, 0, stream, c, s,
+               count);
+  return launched("derivatives of deltas: launch");
 }
 
 #undef METHOD

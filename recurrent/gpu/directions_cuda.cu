@@ -15,9 +15,11 @@ template <typename real> bppsa_status move(const recurrent_network *n, const rec
   r.to_row = rows->to_row;
   r.width = rows->width;
   r.steps = rows->turned ? n->config.seq_len : 0;
-  r.lengths = rows->turned && n->ragged.active ? n->gpu->lengths : NULL;
+  r.lengths = (rows->turned || rows->last) && n->ragged.active ? n->gpu->lengths : NULL;
   r.batch = n->batch;
   r.added = rows->added;
+  r.last = rows->last && n->ragged.active;
+  r.to += rows->last && !n->ragged.active ? (n->config.seq_len - 1) * n->batch * r.to_row : 0;
   BPPSA_LAUNCH(bppsa_recurrent_move<real>, (unsigned)((r.count + THREADS - 1) / THREADS), THREADS, 0,
                (cudaStream_t)bppsa_device_get_stream(n->base.device), r);
   return bppsa_cuda_check(cudaGetLastError(), "rows of two directions: launch");

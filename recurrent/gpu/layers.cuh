@@ -221,9 +221,15 @@ inline int64_t back_parts(const back_shape &shape, int64_t batch) {
 /* y [rows][out] = x [rows][in] wᵀ + bias, w [out][in]; near: of the bias its near part alone */
 bppsa_status bppsa_gpu_apply_linear(const recurrent_network *n, int64_t rows, int64_t in, int64_t out, const void *x,
                                     const void *w, const void *bias, bool near, void *y);
+/* The same of a bias or NULL for zeros, where x or w may be NULL for zeros too; added: y += */
+bppsa_status bppsa_gpu_add_linear(const recurrent_network *n, int64_t rows, int64_t in, int64_t out, const void *x, const void *w,
+                                  const void *bias, bool added, void *y);
 /* dx [rows][in] = dy [rows][out] w, rows of dx dx_row reals apart */
 bppsa_status bppsa_gpu_input_gradient(const recurrent_network *n, int64_t rows, int64_t in, int64_t out, const void *dy,
                                       const void *w, void *dx, int64_t dx_row);
+/* The same, dx += */
+bppsa_status bppsa_gpu_add_input_gradient(const recurrent_network *n, int64_t rows, int64_t in, int64_t out, const void *dy,
+                                          const void *w, void *dx, int64_t dx_row);
 /* dw [out][in] = dyᵀ x and db [out] = Σ rows dy */
 bppsa_status bppsa_gpu_weight_gradient(const recurrent_network *n, int64_t rows, int64_t in, int64_t out, const void *dy,
                                        const void *x, void *dw, void *db);
@@ -297,8 +303,10 @@ bppsa_status bppsa_gpu_cut_states(const recurrent_network *n, int64_t l); /* of 
  * front of the step; from NULL: writes these alone. The batch has resets. */
 bppsa_status bppsa_gpu_hide(const recurrent_network *n, int64_t l, int64_t steps, int64_t width, const void *begin,
                             const void *from, void *to);
-/* Where a reset state is learned: adds up layer l's n->gpu->begun to its gradient. */
+/* Where a reset state is learned: adds up layer l's n->gpu->begun to its gradient; or those of other rows [T][b][S] that belong to
+ * steps which reset their sample. */
 bppsa_status bppsa_gpu_sum_begun(const recurrent_network *n, int64_t l);
+bppsa_status bppsa_gpu_sum_begun_rows(const recurrent_network *n, int64_t l, const void *rows, void *sum);
 /* As bppsa_ragged_gather_ends and bppsa_ragged_scatter_ends, of rows [T][b]. */
 bppsa_status bppsa_gpu_gather_ends(const recurrent_network *n, const void *rows, int64_t row, int64_t width, void *ends,
                                    int64_t end_row);

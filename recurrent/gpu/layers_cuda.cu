@@ -281,4 +281,5 @@ extern "C" const recurrent_backend bppsa_recurrent_cuda = {create,
                                                            bppsa_gpu_carry,
                                                            bppsa_gpu_pass_keep,
                                                            bppsa_gpu_pass_copy,
-                                                           bppsa_gpu_pass_begin};
+                                                           bppsa_gpu_pass_begin,
+                                                           &bppsa_tangents_cuda};

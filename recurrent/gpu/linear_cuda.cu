@@ -18,9 +18,10 @@ template <typename real> bppsa_status product(const recurrent_network *n, produc
   return bppsa_cuda_check(cudaGetLastError(), "product: launch");
 }
 
+/* As bppsa_gpu_apply_linear and, with `added`, bppsa_gpu_add_linear. */
 template <typename real>
 bppsa_status apply_linear(const recurrent_network *n, int64_t rows, int64_t in, int64_t out, const void *x, const void *w,
-                          const void *bias, bool near, void *y) {
+                          const void *bias, bool near, bool added, void *y) {
   product_operands<real> p = {};
   p.m = rows;
   p.n = out;
@@ -30,13 +31,14 @@ bppsa_status apply_linear(const recurrent_network *n, int64_t rows, int64_t in, 
   p.a_column = p.b_row = 1;
   p.bias = (const real *)bias;
   p.near = near;
+  p.added = added;
   p.c = (real *)y;
   return product(n, p, 1);
 }
 
 template <typename real>
 bppsa_status input_gradient(const recurrent_network *n, int64_t rows, int64_t in, int64_t out, const void *dy, const void *w,
-                            void *dx, int64_t dx_row) {
+                            bool added, void *dx, int64_t dx_row) {
   product_operands<real> p = {};
   p.m = rows;
   p.n = p.b_row = in;
@@ -44,6 +46,7 @@ bppsa_status input_gradient(const recurrent_network *n, int64_t rows, int64_t in
   p.a = (const real *)dy;
   p.b = (const real *)w;
   p.a_column = p.b_column = 1;
+  p.added = added;
   p.c = (real *)dx;
   p.c_row = dx_row;
   return product(n, p, 1);
@@ -95,12 +98,24 @@ int64_t bppsa_gpu_parts(int64_t rows, int64_t out, int64_t in) {
 
 bppsa_status bppsa_gpu_apply_linear(const recurrent_network *n, int64_t rows, int64_t in, int64_t out, const void *x,
                                     const void *w, const void *bias, bool near, void *y) {
-  return OF_TYPE(n, apply_linear, n, rows, in, out, x, w, bias, near, y);
+  return OF_TYPE(n, apply_linear, n, rows, in, out, x, w, bias, near, false, y);
+}
+
+bppsa_status bppsa_gpu_add_linear(const recurrent_network *n, int64_t rows, int64_t in, int64_t out, const void *x, const void *w,
+                                  const void *bias, bool added, void *y) {
+  const bool there = x != NULL && w != NULL;
+  return there || bias != NULL || !added ? OF_TYPE(n, apply_linear, n, rows, there ? in : 0, out, x, w, bias, false, added, y)
+                                         : BPPSA_OK;
 }
 
 bppsa_status bppsa_gpu_input_gradient(const recurrent_network *n, int64_t rows, int64_t in, int64_t out, const void *dy,
                                       const void *w, void *dx, int64_t dx_row) {
-  return OF_TYPE(n, input_gradient, n, rows, in, out, dy, w, dx, dx_row);
+  return OF_TYPE(n, input_gradient, n, rows, in, out, dy, w, false, dx, dx_row);
+}
+
+bppsa_status bppsa_gpu_add_input_gradient(const recurrent_network *n, int64_t rows, int64_t in, int64_t out, const void *dy,
+                                          const void *w, void *dx, int64_t dx_row) {
+  return OF_TYPE(n, input_gradient, n, rows, in, out, dy, w, true, dx, dx_row);
 }
 
 bppsa_status bppsa_gpu_weight_gradient(const recurrent_network *n, int64_t rows, int64_t in, int64_t out, const void *dy,

@@ -34,6 +34,15 @@ template <typename real> __global__ void bppsa_sequence_cut(sequence_rows<real> 
   }
 }
 
+/* Copies lengths [batch] that the caller has in the GPU's memory, as int32_t if `small`; each is brought into 1 .. steps. */
+__global__ void bppsa_sequence_lengths(const void *from, bool small, int64_t batch, int64_t steps, int64_t *to) {
+  const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+  if (at < batch) {
+    const int64_t length = small ? ((const int32_t *)from)[at] : ((const int64_t *)from)[at];
+    to[at] = length < 1 ? 1 : length > steps ? steps : length;
+  }
+}
+
 /* Where samples begin anew, for layer_resets. */
 struct sequence_resets {
   const int64_t *lengths; /* [b]; NULL: all are `steps` */

@@ -53,11 +53,11 @@ bppsa_status hide(const recurrent_network *n, int64_t l, int64_t steps, int64_t 
   return bppsa_cuda_check(cudaGetLastError(), "samples that begin anew: launch");
 }
 
-template <typename real> bppsa_status sum_begun(const recurrent_network *n, int64_t l) {
+template <typename real> bppsa_status sum_begun(const recurrent_network *n, int64_t l, const void *rows, void *sum) {
   begun_rows<real> r = {};
   r.resets = resets_of(n, l);
-  r.rows = (const real *)n->gpu->begun;
-  r.sum = (real *)begin_place(n, l, true);
+  r.rows = (const real *)rows;
+  r.sum = (real *)sum;
   r.batch = n->batch;
   r.size = bppsa_recurrent_state_size(n);
   BPPSA_LAUNCH(bppsa_recurrent_begun_sum<real>, (unsigned)divide_up(r.size, WARP_LANES), BEGUN_THREADS,
@@ -189,7 +189,11 @@ bppsa_status bppsa_gpu_sequences_begin(recurrent_network *n) {
     BPPSA_TRY(bppsa_memory_queue_put(device, n->gpu->drawn, n->gpu->drop_step, size));
     BPPSA_TRY(bppsa_memory_queue_put(device, n->gpu->drawn + 1, n->drop_samples, n->batch * size));
   }
-  if (n->ragged.active) {
+  if (n->ragged.active && n->ragged.far) {
+    BPPSA_LAUNCH(bppsa_sequence_lengths, blocks_of(n->batch), THREADS, 0, stream_of(n), (const void *)n->ragged.lengths,
+                 n->ragged.small, n->batch, n->config.seq_len, n->gpu->lengths);
+    BPPSA_TRY(bppsa_cuda_check(cudaGetLastError(), "samples of their own lengths: launch"));
+  } else if (n->ragged.active) {
     BPPSA_TRY(bppsa_memory_queue_put(device, n->gpu->lengths, n->ragged.lengths, n->batch * size));
   }
   BPPSA_TRY(n->resets.active ? bppsa_gpu_put_resets(n) : BPPSA_OK); /* by the lengths */
@@ -206,15 +210,16 @@ bppsa_status bppsa_gpu_hide(const recurrent_network *n, int64_t l, int64_t steps
   return OF_TYPE(n, hide, n, l, steps, width, begin, from, to);
 }
 
-bppsa_status bppsa_gpu_sum_begun(const recurrent_network *n, int64_t l) {
-  if (!n->config.reset_state) {
-    return BPPSA_OK;
-  }
+bppsa_status bppsa_gpu_sum_begun_rows(const recurrent_network *n, int64_t l, const void *rows, void *sum) {
   if (!n->resets.active) {
     const size_t bytes = (size_t)(bppsa_recurrent_state_size(n) * size_of(n));
-    return bppsa_cuda_check(cudaMemsetAsync(begin_place(n, l, true), 0, bytes, stream_of(n)), "gradient of the reset state");
+    return bppsa_cuda_check(cudaMemsetAsync(sum, 0, bytes, stream_of(n)), "gradient of the reset state");
   }
-  return OF_TYPE(n, sum_begun, n, l);
+  return OF_TYPE(n, sum_begun, n, l, rows, sum);
+}
+
+bppsa_status bppsa_gpu_sum_begun(const recurrent_network *n, int64_t l) {
+  return n->config.reset_state ? bppsa_gpu_sum_begun_rows(n, l, n->gpu->begun, begin_place(n, l, true)) : BPPSA_OK;
 }
 
 bppsa_status bppsa_gpu_cut_states(const recurrent_network *n, int64_t l) {

@@ -15,6 +15,10 @@
  *     begin(h, c)               the state in front of the step is h and, of a pair, c, whatever `load` has read of it
  *     factors(relu, d, e, d_x)  d [K], of a pair [K + 1], and e of Jᵀ_t; d_x: the last gate's factor in delta_x; the others' is d
  *     carried(g)                e ∘ g_t, of a pair e ∘ δ_t
+ *     curve(relu, of_x, of_h, before, g, g_c, delta_x, delta_h, own)   along a direction, with tangents of_x [K] of x W_ihᵀ,
+ *                               of_h [K] of h_{t-1} W_hhᵀ (unless SPLIT of_x is the sum of both) and `before` of h_{t-1}, of a
+ *                               pair of c_{t-1}: the derivatives of the deltas [K] (one of them unless SPLIT) and of
+ *                               carried(g_t), for gradients g of h_t and g_c of c_t that do not change
  *     forward(relu, pre, product, before, saved)   h_t from pre_t [K], h_{t-1} W_hhᵀ + b_hh [K] and h_{t-1}; saved [SAVED];
  *                                                  of a pair `before` is a pointer to c_{t-1}, which becomes c_t
  *     forward_far(pre, product, far, far_h, before, saved)   where FAR, of units that have far parts: far [K]; far_h is of a cell

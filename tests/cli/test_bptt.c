@@ -1,6 +1,6 @@
 /* --bptt: at every step of every epoch the loss and the whole gradient are those of `grad` over one row of the latest K batches,
- * which begins with the states of K batches before and in which the latest batch alone counts, on ranks that share the batch too;
- * kill and resumption; refusals. BPPSA_TEST_DEVICE names the device. */
+ * which begins with the states of K batches before and in which the latest batch alone counts, by speculative passes too, and on
+ * ranks that share the batch or the steps; kill and resumption; refusals. BPPSA_TEST_DEVICE names the device. */
 #include "tests/cli/batch_files.h"
 
 #include <math.h>
@@ -213,11 +213,22 @@ static const way ways[] = {
     {"--data npy:X.npy,YL.npy --ranks 3 --lengths L.npy --order O.npy", true, false, false, true, true},
     {"--data npy:X.npy,Y.npy --loss all --ranks 4 --reduction library --lengths L.npy --loss-weights W.npy", true, false, true,
      false, false},
+    /* rows that all have K T steps: speculative passes, and ranks that share the steps */
+    {"--data npy:X.npy,Y.npy --loss all --forward-chunks 4 --warm-up 2 --tolerance 0 --loss-weights W.npy", false, false, true,
+     false, false},
+    {"--data npy:X.npy,YL.npy --forward-chunks 3 --warm-up 1 --tolerance 0 --resets R.npy --order O.npy", false, true, false,
+     true, true},
+    {"--data npy:X.npy,Y.npy --loss all --ranks 2 --split time --loss-weights W.npy --order O.npy", false, false, true, false,
+     true},
+    {"--data npy:X.npy,YL.npy --ranks 3 --split time --resets R.npy --order O.npy", false, true, false, true, true},
+    {"--data npy:X.npy,Y.npy --loss all --ranks 4 --split batch:2,time:2 --resets R.npy", false, true, false, false, false},
+    {"--data npy:X.npy,YL.npy --ranks 2 --split time --forward-chunks 4 --warm-up 2 --tolerance 0", false, false, false, true,
+     false},
 };
 
 static void test_steps(void **state) {
   (void)state;
-  static const int64_t windows[] = {2, 3, 2, 3, 2, 3, 2, 3, 2};
+  static const int64_t windows[] = {2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2};
   for (size_t i = 0; i < sizeof ways / sizeof ways[0]; ++i) {
     if (!gpu || i % 4 > 1) { /* an emulation takes long */
       check_run(&ways[i], windows[i]);
@@ -246,8 +257,24 @@ static void test_ranks(void **state) {
   }
 }
 
+/* Trains with an evaluation after each epoch, so that training goes on behind one, and compares the losses of held-out streams with
+ * `eval`. The last of their batches is smaller. */
+static void check_held_out(const char *options) {
+  json_t *train = run_json("train gru --data npy:X.npy,Y.npy --loss all --hidden 3 --stateful --epochs 2 --dtype f64 "
+                           "--validation 0.6 --batch 2 --bptt 2 --order E.npy %s --save-weights c.safetensors --json %s",
+                           options, device);
+  json_t *eval = run_json("eval gru --data npy:X.npy,Y.npy --batch 2 --stateful --validation 0.6 --weights c.safetensors --json");
+  const json_t *second = json_array_get(json_object_get(train, "rows"), 1);
+  const double difference = fabs(get_real(second, "validation_loss") - get_real(eval, "loss"));
+  if (!(difference < 1e-14)) {
+    fail_msg("%s: the losses of held-out streams differ by %g", options, difference);
+  }
+  json_decref(train);
+  json_decref(eval);
+}
+
 /* One window has the bits of a run without --bptt; the losses of held-out streams do not depend on the windows, which the gradient
- * alone goes back through. */
+ * alone goes back through, nor on whole rows, in which evaluation has the earlier batches too. */
 static void test_evaluation(void **state) {
   (void)state;
   assert_runs("train gru --data npy:X.npy,Y.npy --loss all --hidden 3 --batch 4 --stateful --iterations 5 --save-weights "
@@ -267,6 +294,11 @@ static void test_evaluation(void **state) {
   assert_true(fabs(get_real(second, "validation_loss") - get_real(eval, "loss")) < 1e-14);
   json_decref(train);
   json_decref(eval);
+  write_array("E.npy", BPPSA_I64, (int64_t[]){3, 0, 2, 1}, 1, (int64_t[]){4});
+  check_held_out("");
+  check_held_out("--forward-chunks 3 --warm-up 1 --tolerance 0");
+  check_held_out("--ranks 2 --split time");
+  check_held_out("--ranks 2 --split batch");
 }
 
 #define RESUMED "train gru --loss all --hidden 3 --layers 2 --validation 0.2 --lr 0.05 --stateful --batch 2"
@@ -275,8 +307,10 @@ static void test_evaluation(void **state) {
 static void test_resume(void **state) {
   (void)state;
   static const char *const more[] = {"--data npy:X.npy,Y.npy --bptt 2", "--data npy:X.npy,Y.npy --bptt 3 --lengths L.npy",
-                                     "--data npy:X.npy,Y.npy --bptt 4 --resets R.npy --reset-state learned --dropout 0.5"};
-  for (int k = 0; k < 3; ++k) {
+                                     "--data npy:X.npy,Y.npy --bptt 4 --resets R.npy --reset-state learned --dropout 0.5",
+                                     "--data npy:X.npy,Y.npy --bptt 3 --forward-chunks 3 --warm-up 1 --resets R.npy",
+                                     "--data npy:X.npy,Y.npy --bptt 2 --ranks 2 --split time"};
+  for (int k = 0; k < (int)(sizeof more / sizeof more[0]); ++k) {
     assert_runs(RESUMED " %s --iterations 12 --log a.jsonl --save-weights whole.safetensors %s", more[k], device);
     for (int64_t stop = gpu ? 2 : 1; stop < 7; stop += gpu ? 3 : 1) {
       assert_runs(RESUMED " %s --iterations %d --checkpoint r%d-%d --log b.jsonl %s", more[k], (int)stop, k, (int)stop, device);
@@ -298,11 +332,12 @@ static void test_refused(void **state) {
   assert_fails(2, "--bptt: '0', expected a whole number from 1", "train rnn --bptt 0 --stateful --iterations 1");
   assert_fails(2, "--bptt: 4, more than the 3 batches of an epoch", TRAIN " %s --bptt 4", ways[0].options);
   assert_fails(2, "--bptt: 2 given beside --pack, whose rows begin anew", TRAIN " %s --bptt 2 --pack 9", ways[2].options);
-  assert_fails(2, "--bptt: 2 given beside ranks that share steps", TRAIN " %s --bptt 2 --ranks 2 --split time", ways[0].options);
-  assert_fails(2, "--bptt: 2 given beside ranks that share steps", TRAIN " %s --bptt 2 --ranks 2 --split batch:1,time:2",
-               ways[0].options);
-  assert_fails(2, "--bptt: 2 given beside a speculative forward pass", TRAIN " %s --bptt 2 --forward speculative",
-               ways[0].options);
+  assert_fails(2, "--bptt: 2 given beside --lengths and a pass whose samples have one length",
+               TRAIN " %s --bptt 2 --ranks 2 --split time", ways[2].options);
+  assert_fails(2, "--bptt: 2 given beside --lengths and a pass whose samples have one length",
+               TRAIN " %s --bptt 2 --forward speculative", ways[2].options);
+  assert_fails(2, "--bptt: 2 given beside --reset-state learned and a pass whose samples have one length",
+               TRAIN " %s --bptt 2 --ranks 2 --split batch:1,time:2 --resets R.npy --reset-state learned", ways[0].options);
   assert_fails(2, "--bptt: 2000000000 batches of 5 steps, expected at most 2147483647", TRAIN " %s --bptt 2000000000",
                ways[0].options);
   /* what is found in an earlier batch is named as its sample */

@@ -107,7 +107,7 @@ static void count_with_information(int number, siginfo_t *information, void *con
 static void guest(void) {
   const struct sigaction plain = {.sa_handler = count_signal},
                          informed = {.sa_sigaction = count_with_information, .sa_flags = SA_SIGINFO};
-  const atomic_int told = 0;
+  const int told = 0;
   for (int i = 0; i < 2; ++i) {
     bppsa_interrupt run = {.told = &told};
     check(sigaction(SIGINT, i == 0 ? &plain : &informed, NULL) == 0);
@@ -132,18 +132,18 @@ static void guest(void) {
 
 /* A run that is told to stop stops, catches no signal from then on, and another run goes on. */
 static void told_to_stop(void) {
-  atomic_int told = 0;
+  int told = 0;
   bppsa_interrupt run = {.told = &told}, other = {0};
   bppsa_interrupt_catch(&run);
   bppsa_interrupt_catch(&other);
   check(!bppsa_interrupt_pending(&run));
-  atomic_store(&told, SIGINT);
+  told = SIGINT;
   check(bppsa_interrupt_pending(&run) && bppsa_interrupt_name(&run)[3] == 'I' && !bppsa_interrupt_pending(&other));
   bppsa_interrupt_end(&run);
   bppsa_interrupt_end(&other);
-  atomic_store(&told, 0); /* nobody reads it any more */
+  told = 0; /* nobody reads it any more */
   check(bppsa_interrupt_pending(&run) && !bppsa_interrupt_pending(&other));
-  atomic_store(&told, SIGTERM);
+  told = SIGTERM;
   bppsa_interrupt late = {.told = &told};
   bppsa_interrupt_catch(&late);
   check(bppsa_interrupt_pending(&late) && bppsa_interrupt_name(&late)[3] == 'T');
@@ -152,7 +152,7 @@ static void told_to_stop(void) {
 
 /* What somebody installs while a run catches stays installed behind it, and the next run passes signals on to it. */
 static void installed_meanwhile(void) {
-  const atomic_int told = 0;
+  const int told = 0;
   bppsa_interrupt run = {.told = &told};
   bppsa_interrupt_catch(&run);
   signal(SIGTERM, count_signal);

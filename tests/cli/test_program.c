@@ -1,4 +1,6 @@
-/* The program as a whole: commands, help, exit codes, standard output. */
+/* The program as a whole: commands, help, exit codes, standard output; and as a function of other programs. */
+#include <signal.h>
+
 #include "cli/command.h"
 #include "tests/cli/run_cli.h"
 
@@ -261,10 +263,37 @@ static void test_device(void **state) {
   assert_fails(2, "--device: device \"cuda:x\"", "%s cuda:x", line);
 }
 
+/* bppsa_run takes words and two streams, and ends training where the caller tells it to. */
+static void test_as_a_function(void **state) {
+  (void)state;
+  char line[] = "bppsa train rnn --seq-len 5 --samples 32 --iterations 9", *words[MAX_ARGUMENTS];
+  char *texts[2] = {NULL, NULL};
+  size_t sizes[2];
+  FILE *out = open_memstream(&texts[0], &sizes[0]), *err = open_memstream(&texts[1], &sizes[1]);
+  const int count = split_line(line, words);
+  for (int wrong = 0; wrong < 4; ++wrong) {
+    assert_int_equal(
+        bppsa_run(wrong == 3 ? -1 : count, wrong == 0 ? NULL : words, wrong == 1 ? NULL : out, wrong == 2 ? NULL : err, NULL), 2);
+    assert_string_equal(bppsa_last_error(), "bppsa_run: expected words and two streams, none of them NULL");
+  }
+  int told = SIGTERM;
+  assert_int_equal(bppsa_run(count, words, out, err, &told), 1);
+  fflush(err);
+  assert_non_null(strstr(texts[1], "bppsa: error: stopped by SIGTERM"));
+  told = 0;
+  assert_int_equal(bppsa_run(count, words, out, err, &told), 0);
+  fclose(out);
+  fclose(err);
+  assert_non_null(strstr(texts[0], "loss"));
+  free(texts[0]);
+  free(texts[1]);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_commands),       cmocka_unit_test(test_version),  cmocka_unit_test(test_help),
-      cmocka_unit_test(test_help_defaults),  cmocka_unit_test(test_examples), cmocka_unit_test(test_full_disk),
-      cmocka_unit_test(test_closed_streams), cmocka_unit_test(test_doctor),   cmocka_unit_test(test_device)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_as_a_function), cmocka_unit_test(test_commands),
+                                     cmocka_unit_test(test_version),       cmocka_unit_test(test_help),
+                                     cmocka_unit_test(test_help_defaults), cmocka_unit_test(test_examples),
+                                     cmocka_unit_test(test_full_disk),     cmocka_unit_test(test_closed_streams),
+                                     cmocka_unit_test(test_doctor),        cmocka_unit_test(test_device)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,9 +4,9 @@
 # that fails ends the page. Blocks marked "sh by-hand" need a GPU, root, another library or minutes, and are not run. The shell
 # reads all blocks, these too, so that none has an error of syntax. At full length (BPPSA_TEST_LENGTH=full) all pages run, otherwise
 # those of one group of four, which BPPSA_TEST_SEED chooses; `group` below says which page is in which.
-# First it checks that the files exist to which these pages and CONTRIBUTING.md link, and the files that they name between
-# backticks with a folder of the repository (X, FOLDER and INNER stand for any name). docs/audio.md is passed over, and named,
-# where the program has no audio.
+# First it checks that the pages that a reader begins with have no other code than such blocks, that the files exist to which these
+# pages and CONTRIBUTING.md link, and the files that they name between backticks with a folder of the repository (X, FOLDER and
+# INNER stand for any name). docs/audio.md is passed over, and named, where the program has no audio.
 set -eu
 root=$1
 program=$2
@@ -53,6 +53,11 @@ for option in $(grep -oE '^(option|set)\(B(PPSA|UILD)_[A-Z_]+' "$root/CMakeLists
     failures=$((failures + 1))
   }
 done
+# What the first pages show in C or Python is a file that one of their blocks of commands writes, and so it is run.
+if grep -nE '^```[a-z]' "$root"/README.md "$root"/docs/start-*.md | grep -vE ':```sh( by-hand)?$'; then
+  echo "expected no code on the first pages but in blocks marked sh, which this test runs"
+  failures=$((failures + 1))
+fi
 if [ "$checked" -eq 0 ]; then
   echo "no page names a file: the search is wrong"
   failures=$((failures + 1))

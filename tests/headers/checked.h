@@ -20,6 +20,7 @@
 #include "core/base/status.h"
 #include "core/base/threads.h"
 #include "core/base/view.h"
+#include "core/compute/blas.h"
 #include "core/compute/chain.h"
 #include "core/compute/device.h"
 #include "core/compute/device_buffer.h"

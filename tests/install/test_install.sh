@@ -48,7 +48,7 @@ if find "$prefix/include" -name '*_internal.h' | grep .; then
   fail "internal headers are installed"
 fi
 
-for header in core/files/json.h core/files/file.h distributed/pipeline/chain_costs.h audio/instruments.h core/compute/blas.h \
+for header in core/files/json.h core/files/file.h distributed/pipeline/chain_costs.h audio/instruments.h core/compute/library.h \
   core/base/text.h; do
   [ -f "$source/$header" ] || fail "$header does not exist, expected a header to look for"
   [ ! -e "$prefix/include/bppsa/$header" ] || fail "$header is installed, expected it to serve the library alone"
@@ -123,6 +123,36 @@ check "$work/shared/scan"
 check_gru "$work/shared/gru"
 check_ranks "$work/shared/ranks"
 check_cell "$work/shared/cell"
+
+# The Python package stands on the public interface alone: its C files are compiled with the installed headers, without a warning,
+# and linked with the shared library's public names. Then it computes and runs a command.
+mkdir -p "$work/extension/python"
+cp -R "$source/python/bppsa" "$work/extension/"
+cp "$source"/python/*.c "$source"/python/*.h "$work/extension/python/"
+extension="$cc -std=c17 -D_POSIX_C_SOURCE=200809L -DBPPSA_PYTHON_LINKED -Wall -Wextra -Werror -fPIC -shared -Wl,-z,defs"
+if ! (cd "$work/extension" && $extension -I . -I "$prefix/include/bppsa" python/*.c -o bppsa/libbppsa_python.so -L "$shown" \
+  -Wl,-rpath,"$shown" -lbppsa) >"$work/output" 2>&1; then
+  fail "the Python package does not build on the public interface: $(cat "$work/output")"
+fi
+python=/usr/bin/python3
+"$python" -c 'import numpy' 2>/dev/null || python=python3
+if "$python" -c 'import numpy' 2>/dev/null; then
+  (cd "$work/extension" && PYTHONDONTWRITEBYTECODE=1 "$python" -c '
+import numpy, bppsa
+gradients = bppsa.scan(numpy.full((3, 2, 4, 4), 0.5), None, numpy.ones((2, 4)))
+print(bppsa.plan("gru", seq_len=4)["totals"]["critical_steps"], gradients[0, 0, 0], bppsa._native.allocated())') \
+    >"$work/output" 2>&1 || fail "the Python package on the installed library: $(cat "$work/output")"
+  grep -Eq '^[1-9][0-9]* 8\.0 0$' "$work/output" ||
+    fail "the Python package on the installed library printed: $(cat "$work/output")"
+fi
+# A name that is not public is missed.
+printf '%s\n' 'int64_t bppsa_alloc_live_bytes(void);' 'int64_t bppsa_python_more(void) { return bppsa_alloc_live_bytes(); }' \
+  >>"$work/extension/python/native.c"
+if (cd "$work/extension" && $extension -I . -I "$prefix/include/bppsa" python/*.c -o wrong.so -L "$shown" -lbppsa) \
+  >"$work/output" 2>&1; then
+  fail "the Python package links with a name that is not public"
+fi
+grep -q bppsa_alloc_live_bytes "$work/output" || fail "expected bppsa_alloc_live_bytes to be missed: $(cat "$work/output")"
 
 # A factor that is wrong by its last multiplication must not pass.
 sed 's/\.d = by_c \* f,/.d = by_c,/' "$source/examples/cell.c" >"$work/wrong.c"

@@ -32,6 +32,22 @@ static void test_masks(void **state) {
   bppsa_masks_free(&masks);
 }
 
+/* A weight with a bias of its own shape scales, as a layer norm's over two axes, and stays. */
+static void test_scales(void **state) {
+  (void)state;
+  float values[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+  const int64_t *const shape = (const int64_t[]){2, 4};
+  const bppsa_view two = bppsa_view_make(values, BPPSA_F32, 2, shape), one = bppsa_view_make(values, BPPSA_F32, 1, shape);
+  const bppsa_named_view tensors[] = {
+      {"norm.weight", two}, {"fc.weight", two}, {"fc.bias", one}, {"norm.bias", two}, {"norm2.weight", two}};
+  bppsa_masks masks;
+  assert_int_equal(bppsa_masks_make(BPPSA_PRUNE_CLASS_UNIFORM, elements, 0.5, 5, tensors, &masks), BPPSA_OK);
+  assert_int_equal(masks.count, 2);
+  assert_string_equal(masks.weights[0].name, "fc.weight");
+  assert_string_equal(masks.weights[1].name, "norm2.weight");
+  bppsa_masks_free(&masks);
+}
+
 static void test_refusals(void **state) {
   (void)state;
   float bias[2] = {1, 2};
@@ -43,6 +59,7 @@ static void test_refusals(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_masks), cmocka_unit_test(test_refusals)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_masks), cmocka_unit_test(test_scales),
+                                     cmocka_unit_test(test_refusals)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

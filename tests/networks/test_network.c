@@ -57,7 +57,7 @@ static void test_refusals(void **state) {
   bppsa_network network = {.name = "untouched"};
   assert_int_equal(bppsa_network_open("mgu", NULL, &network), BPPSA_ERR_ARGUMENT);
   assert_message("network: unknown 'mgu', expected rnn, gru, lstm, lenet5, vgg11, resnet18, resnet50, mobilenetv2, vgg16, "
-                 "resnet20 or the path of a .json file");
+                 "resnet20 or the path of a .json or .onnx file");
   assert_int_equal(bppsa_network_open("nowhere.json", NULL, &network), BPPSA_ERR_ARGUMENT);
   assert_int_equal(bppsa_network_open("lenet5", "nowhere.safetensors", &network), BPPSA_ERR_ARGUMENT);
   put_file(FILE_PATH, "{", 1);

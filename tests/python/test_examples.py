@@ -70,7 +70,7 @@ class Examples(unittest.TestCase):
             return done.stdout, os.listdir(folder)
 
     def test_every_example_is_here(self):
-        here = ["audio_gru.py", "fisher_vector.py", "gradient_penalty.py", "gru_sessions.py", "pruned_flops.py", "purejaxrl.py",
+        here = ["audio_gru.py", "fisher_vector.py", "gradient_penalty.py", "gru_sessions.py", "pruned.py", "purejaxrl.py",
                 "recurrent_ppo.py", "state_space.py"]
         self.assertEqual(sorted(os.listdir(EXAMPLES)), here)
 
@@ -98,8 +98,8 @@ class Examples(unittest.TestCase):
             self.assertGreater(row["empty"], 0)
             self.assertAlmostEqual(row["empty"] + row["beyond"], row["microseconds"], delta=0.02)
 
-    def test_pruned_flops(self):
-        out, files = self.run_example("pruned_flops.py")
+    def test_pruned(self):
+        out, files = self.run_example("pruned.py")
         ratios = [float(line.split()[-1]) for line in out.splitlines() if "%" in line]
         self.assertEqual(len(ratios), 7)
         self.assertLess(ratios[-1], ratios[0])

@@ -136,12 +136,17 @@ class Layers(unittest.TestCase):
 
 @unittest.skipUnless(has("jax"), "JAX is missing (pip install jax)")
 class Transforms(unittest.TestCase):
+    dtype, near = "float64", NEAR
+
+    def problem(self, kind, steps=6, batch=3, width=4, hidden=5):
+        return problem(kind, steps, batch, width, hidden, self.dtype)
+
     @at_length
     def test_vmap(self):
         """Over x, states, weights and several of them; vmap of grad, and grad of vmap."""
         for kind, axes in (("rnn", (0, None, None)), ("gru", (None, 0, None)), ("lstm", (0, 0, 0)), ("gru", (1, None, 1)),
                            ("lstm", (None, None, 0)), ("rnn", (2, 1, 0))):
-            x, weights, state = problem(kind)
+            x, weights, state = self.problem(kind)
             stacked = [each if axis is None else jax.tree.map(lambda part, at=axis: jnp.stack([part, part * 2], min(at, part.ndim)),
                                                               each) for each, axis in zip((x, weights, state), axes)]
             axes = [axis if axis is None else jax.tree.map(lambda part, at=axis: min(at, part.ndim), each)
@@ -152,44 +157,44 @@ class Transforms(unittest.TestCase):
     def compare_vmap(self, kind, stacked, axes):
         found, wanted = (jax.jit(jax.vmap(jax.value_and_grad(loss_of(kind, own), (0, 1, 2)), axes))(*stacked)
                          for own in (run, layer))
-        self.assertLess(distance(found, wanted), NEAR)
+        self.assertLess(distance(found, wanted), self.near)
         found, wanted = (jax.jit(jax.grad(lambda *arguments, own=own: jax.vmap(loss_of(kind, own), axes)(*arguments).sum(),
                                           (0, 1, 2)))(*stacked) for own in (run, layer))
-        self.assertLess(distance(found, wanted), NEAR)
+        self.assertLess(distance(found, wanted), self.near)
 
     @at_length
     def test_nested_vmap(self):
         """Seeds of weights, and for each of them samples."""
-        x, weights, state = problem("gru")
+        x, weights, state = self.problem("gru")
         seeds = jax.tree.map(lambda each: jnp.stack([each, -each, 2 * each]), weights)
         xs = jnp.stack([x, x + 1])
         both = lambda own: jax.vmap(jax.vmap(jax.grad(loss_of("gru", own), 1), (0, None, None)), (None, 0, None))  # noqa: E731
-        self.assertLess(distance(jax.jit(both(run))(xs, seeds, state), jax.jit(both(layer))(xs, seeds, state)), NEAR)
+        self.assertLess(distance(jax.jit(both(run))(xs, seeds, state), jax.jit(both(layer))(xs, seeds, state)), self.near)
         other = lambda own: jax.vmap(jax.vmap(jax.grad(loss_of("gru", own), 1), (None, 0, None)), (0, None, None))  # noqa: E731
-        self.assertLess(distance(jax.jit(other(run))(xs, seeds, state), jax.jit(other(layer))(xs, seeds, state)), NEAR)
+        self.assertLess(distance(jax.jit(other(run))(xs, seeds, state), jax.jit(other(layer))(xs, seeds, state)), self.near)
 
     @at_length
     def test_jacrev(self):
-        x, weights, state = problem("gru", 3, 2, 2, 3)
+        x, weights, state = self.problem("gru", 3, 2, 2, 3)
         found, wanted = (jax.jacrev(lambda x, own=own: own("gru", x, weights, state)[0])(x) for own in (run, layer))
-        self.assertLess(distance(found, wanted), NEAR)
+        self.assertLess(distance(found, wanted), self.near)
 
     @at_length
     def test_checkpoint_and_two_pulls(self):
         for kind in KINDS:
-            arguments = problem(kind)
+            arguments = self.problem(kind)
             loss = loss_of(kind, run)
             self.assertTrue(same_bits(jax.grad(jax.checkpoint(loss), (0, 1, 2))(*arguments), jax.grad(loss, (0, 1, 2))(*arguments)))
             y, pull = jax.vjp(lambda *own, kind=kind: run(kind, *own)[0], *arguments)
             first, second = pull(jnp.ones_like(y)), pull(jnp.cos(y))
             self.assertTrue(same_bits(first, pull(jnp.ones_like(y))))
             wanted = jax.vjp(lambda *own, kind=kind: layer(kind, *own)[0], *arguments)[1](jnp.cos(y))
-            self.assertLess(distance(second, wanted), NEAR)
+            self.assertLess(distance(second, wanted), self.near)
 
     @at_length
     def test_training_in_a_scan(self):
         """Five steps of SGD within lax.scan, and with weights that are donated."""
-        x, weights, state = problem("lstm")
+        x, weights, state = self.problem("lstm")
 
         def train(own):
             def step(weights, _):
@@ -198,17 +203,17 @@ class Transforms(unittest.TestCase):
             return step
         found, wanted = (jax.jit(lambda weights, own=own: jax.lax.scan(train(own), weights, None, 5))(weights)
                          for own in (run, layer))
-        self.assertLess(distance(found, wanted), NEAR)
+        self.assertLess(distance(found, wanted), self.near)
         step = jax.jit(lambda weights: train(run)(weights, None)[0], donate_argnums=0)
         moved = jax.tree.map(jnp.copy, weights)
         for _ in range(5):
             moved = step(moved)
-        self.assertLess(distance(moved, found[0]), NEAR)
+        self.assertLess(distance(moved, found[0]), self.near)
 
     @at_length
     def test_threads(self):
         """64 runs in four threads, two shapes at once: the same bits."""
-        cases = [problem(kind, steps, 3, 4, 16, "float32") for kind, steps in (("gru", 30), ("gru", 31))]
+        cases = [self.problem(kind, steps, 3, 4, 16) for kind, steps in (("gru", 30), ("gru", 31))]
         gradient = jax.jit(jax.value_and_grad(loss_of("gru", run), (0, 1, 2)))
         wanted = [gradient(*case) for case in cases]
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
@@ -221,7 +226,7 @@ class Transforms(unittest.TestCase):
     @unittest.skipUnless(has("flatbuffers"), "jax.export needs flatbuffers")
     def test_export(self):
         """A program for any B, with its derivative, written and read."""
-        x, weights, _ = problem("gru")
+        x, weights, _ = self.problem("gru")
         weights = tuple(weights[:4])
         loss = loss_of("gru", lambda kind, w, x: run(kind, x, bj.Weights(*w)))
         from jax import export
@@ -236,7 +241,7 @@ class Transforms(unittest.TestCase):
     @at_length
     def test_shard_map(self):
         """Samples on two devices: no gather of arrays, and one sum of the weights' gradients."""
-        x, weights, _ = problem("gru", batch=4)
+        x, weights, _ = self.problem("gru", batch=4)
         from jax.sharding import Mesh, PartitionSpec as P
         mesh = Mesh(np.array(jax.devices()[:2]), ("data",))
         loss = loss_of("gru", lambda kind, w, x: run(kind, x, w))
@@ -245,8 +250,15 @@ class Transforms(unittest.TestCase):
             both = jax.shard_map(lambda w, x: jax.lax.psum(loss(w, x), "data"), mesh=mesh, in_specs=(P(), P(None, "data")),
                                  out_specs=P(), check_vma=check)
             gradient = jax.jit(jax.value_and_grad(both))
-            self.assertLess(distance(gradient(weights, x), jax.value_and_grad(shared)(weights, x)), NEAR)
+            self.assertLess(distance(gradient(weights, x), jax.value_and_grad(shared)(weights, x)), self.near)
             self.assertNotIn("all-gather", gradient.lower(weights, x).compile().as_text())
+
+
+@unittest.skipUnless(has("jax"), "JAX is missing (pip install jax)")
+class TransformsInFloat32(Transforms):
+    """The same in float32, beside lax.scan in float32."""
+
+    dtype, near = "float32", 2e-5
 
 
 @unittest.skipUnless(has("jax"), "JAX is missing (pip install jax)")
@@ -305,7 +317,8 @@ class Calls(unittest.TestCase):
         """python/xla_ffi.h beside XLA's own header: sizes, offsets and numbers."""
         pairs = {"version": "Api_Version", "metadata_extension": "Metadata_Extension", "text": "ByteSpan", "scalar": "Scalar",
                  "buffer": "Buffer", "list": "Args", "attributes": "Attrs", "new_error": "Error_Create_Args",
-                 "extension": "Extension_Base"}
+                 "extension": "Extension_Base", "stream": "Stream_Get_Args", "allocation": "DeviceMemory_Allocate_Args",
+                 "release": "DeviceMemory_Free_Args", "device": "DeviceOrdinal_Get_Args"}
         lines = [f"_Static_assert(sizeof(bppsa_xla_{ours}) == sizeof(XLA_FFI_{theirs}), \"{ours}\");"
                  for ours, theirs in pairs.items()]
         members = [("metadata", "version", "Metadata", "api_version"), ("metadata", "traits", "Metadata", "traits"),
@@ -315,6 +328,13 @@ class Calls(unittest.TestCase):
                    ("list", "count", "Args", "size"), ("list", "items", "Args", "args"), ("list", "items", "Rets", "rets"),
                    ("attributes", "names", "Attrs", "names"), ("attributes", "items", "Attrs", "attrs"),
                    ("new_error", "code", "Error_Create_Args", "errc"), ("api", "error_create", "Api", "XLA_FFI_Error_Create"),
+                   ("api", "stream_get", "Api", "XLA_FFI_Stream_Get"), ("api", "device_get", "Api", "XLA_FFI_DeviceOrdinal_Get"),
+                   ("api", "memory_allocate", "Api", "XLA_FFI_DeviceMemory_Allocate"),
+                   ("api", "memory_free", "Api", "XLA_FFI_DeviceMemory_Free"), ("stream", "stream", "Stream_Get_Args", "stream"),
+                   ("allocation", "alignment", "DeviceMemory_Allocate_Args", "alignment"),
+                   ("allocation", "data", "DeviceMemory_Allocate_Args", "data"),
+                   ("release", "data", "DeviceMemory_Free_Args", "data"),
+                   ("device", "number", "DeviceOrdinal_Get_Args", "device_ordinal"),
                    *(("frame", ours, "CallFrame", theirs) for ours, theirs in (
                        ("extensions", "extension_start"), ("api", "api"), ("context", "ctx"), ("stage", "stage"),
                        ("arguments", "args"), ("results", "rets"), ("attributes", "attrs")))]

@@ -97,7 +97,7 @@ class Libraries(unittest.TestCase):
     @unittest.skipUnless(has("torch"), "PyTorch is missing (package python3-torch)")
     def test_doctor_before_torch(self):
         done = run(f"import bppsa\nprint(len(bppsa.run('doctor')['backends']))\n{STEP}")
-        self.assertEqual((done.returncode, done.stdout), (0, "10\n"), done.stderr)
+        self.assertEqual((done.returncode, done.stdout), (0, "11\n"), done.stderr)
 
     def test_missing_blas_and_zlib(self):
         """A machine that lacks a library is no wrong request. Without numpy, which may need these libraries itself."""

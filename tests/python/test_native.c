@@ -1,5 +1,5 @@
-/* python/native.c on a device: layers and scans between arrays in its memory, on a stream of the caller's, against difference
- * quotients and the processor's. BPPSA_TEST_DEVICE names the device. */
+/* python/native.c and python/passes.c on a device: passes of layers and scans between arrays in its memory, on a stream of the
+ * caller's, against difference quotients and the processor's. BPPSA_TEST_DEVICE names the device. */
 #include "python/native.h"
 
 #include <math.h>
@@ -48,7 +48,6 @@ typedef struct {
   bppsa_dtype dtype;
   bool start, biases; /* h_0 and b_* are given */
   bool cells;         /* of an LSTM: all c are results, and OF_CELL is their gradient, not that of c_T in its first rows */
-  bool plan;          /* by stateless passes (python/passes.h) */
 } pass;
 
 static int64_t count_of(const pass *p, int which) {
@@ -71,17 +70,15 @@ static bool is_used(const pass *p, int which) {
                                                : true;
 }
 
-/* Two layers of the same options on a device, and the arrays of their passes there. */
+/* Two plans of the same options on a device, and the arrays of their passes there. */
 typedef struct {
   const bppsa_device *where;
   const pass *p;
-  bppsa_python_layer *layers[2];
+  bppsa_python_plan *plans[2];
   void *a[ALL];
-  void *x, *tapes[3];     /* x: another place for x; tapes: of the pass, another place for it, of another pass */
-  void *output, *last[2]; /* of that other pass */
-  int64_t tape;           /* bytes of a tape */
-  bppsa_python_plan *plan;
-  void *h, *c, *saved, *scratch; /* of passes by the plan */
+  void *x;                                /* another place for x */
+  void *h[3], *c[3], *saved[3], *scratch; /* tapes: of the pass, another place for it, of another pass */
+  int64_t sizes[2];                       /* bytes of h or c, and of saved */
 } passes;
 
 static void *zeros_on(const bppsa_device *where, int64_t bytes) {
@@ -90,27 +87,32 @@ static void *zeros_on(const bppsa_device *where, int64_t bytes) {
   return array;
 }
 
-static void make_plan(const pass *p, const bppsa_device *where, passes *made) {
+static bppsa_status create_plan(const pass *p, const bppsa_device *where, bppsa_python_plan **plan) {
   const int64_t numbers[BPPSA_PYTHON_PLAN_NUMBERS] = {
       [BPPSA_PYTHON_STEPS] = T,   [BPPSA_PYTHON_BATCH] = B,           [BPPSA_PYTHON_INPUT] = I,
       [BPPSA_PYTHON_HIDDEN] = H,  [BPPSA_PYTHON_BIASES] = p->biases,  [BPPSA_PYTHON_F64] = p->dtype == BPPSA_F64,
       [BPPSA_PYTHON_THREADS] = 1, [BPPSA_PYTHON_INPUT_GRADIENTS] = 1, [BPPSA_PYTHON_CHUNKS] = CHUNKS,
       [BPPSA_PYTHON_WARM_UP] = 2};
+  return bppsa_python_plan_create(p->cell, p->method, "sequential", numbers, -1, gpu_of(where), bppsa_device_get_stream(where),
+                                  plan);
+}
+
+static void make_tapes(passes *made) {
   int64_t facts[BPPSA_PYTHON_PLAN_FACTS];
-  assert_int_equal(bppsa_python_plan_create(p->cell, p->method, "sequential", numbers, -1, gpu_of(where),
-                                            bppsa_device_get_stream(where), &made->plan),
-                   BPPSA_OK);
-  bppsa_python_plan_facts(made->plan, facts);
-  assert_int_equal(facts[7], p->gates == 4 ? 2 : 1);
-  assert_int_equal(facts[1] > 0, bppsa_python_cell_saved(p->cell) > 0);
-  made->h = zeros_on(where, facts[0]);
-  made->c = p->gates == 4 ? zeros_on(where, facts[0]) : NULL;
-  made->saved = facts[1] > 0 ? zeros_on(where, facts[1]) : NULL;
-  made->scratch = zeros_on(where, facts[2] > facts[3] ? facts[2] : facts[3]);
+  bppsa_python_plan_facts(made->plans[0], facts);
+  assert_int_equal(facts[7], made->p->gates == 4 ? 2 : 1);
+  assert_int_equal(facts[1] > 0, bppsa_python_cell_saved(made->p->cell) > 0);
+  memcpy(made->sizes, facts, sizeof made->sizes);
+  for (int i = 0; i < 3; ++i) {
+    made->h[i] = zeros_on(made->where, facts[0]);
+    made->c[i] = made->p->gates == 4 ? zeros_on(made->where, facts[0]) : NULL;
+    made->saved[i] = facts[1] > 0 ? zeros_on(made->where, facts[1]) : NULL;
+  }
+  made->scratch = zeros_on(made->where, facts[2] > facts[3] ? facts[2] : facts[3]);
 }
 
 static void make_passes(const pass *p, const bppsa_device *where, double *values[ALL], passes *made) {
-  const int64_t sizes[] = {T, B, I, H}, size = (int64_t)bppsa_dtype_size(p->dtype);
+  const int64_t size = (int64_t)bppsa_dtype_size(p->dtype);
   *made = (passes){.where = where, .p = p};
   for (int k = 0; k < ALL; ++k) {
     const int64_t count = count_of(p, k);
@@ -119,91 +121,77 @@ static void make_passes(const pass *p, const bppsa_device *where, double *values
     bppsa_free(host);
   }
   for (int i = 0; i < 2; ++i) {
-    assert_int_equal(bppsa_python_layer_create(p->cell, p->method, "sequential", 0, p->dtype == BPPSA_F64, sizes, 1, 0, 0, 1,
-                                               gpu_of(where), bppsa_device_get_stream(where), CHUNKS, 2, -1, &made->layers[i]),
-                     BPPSA_OK);
-    made->last[i] = zeros_on(where, count_of(p, LAST_H) * size);
+    assert_int_equal(create_plan(p, where, &made->plans[i]), BPPSA_OK);
   }
-  made->tape = bppsa_python_layer_tape(made->layers[0]) * size;
-  assert_true(made->tape >= (T + 1) * B * H * size);
-  for (int i = 0; i < 3; ++i) {
-    made->tapes[i] = zeros_on(where, made->tape);
-  }
-  if (p->plan) {
-    make_plan(p, where, made);
-  }
+  make_tapes(made);
   made->x = zeros_on(where, count_of(p, X) * size);
-  made->output = zeros_on(where, count_of(p, OUTPUT) * size);
 }
 
 static void free_passes(const passes *m) {
   for (int i = 0; i < 2; ++i) {
-    bppsa_python_layer_destroy(m->layers[i]);
-    bppsa_memory_free(m->where, m->last[i]);
+    bppsa_python_plan_destroy(m->plans[i]);
   }
   for (int i = 0; i < 3; ++i) {
-    bppsa_memory_free(m->where, m->tapes[i]);
+    bppsa_memory_free(m->where, m->h[i]);
+    bppsa_memory_free(m->where, m->c[i]);
+    bppsa_memory_free(m->where, m->saved[i]);
   }
-  bppsa_python_plan_destroy(m->plan);
-  for (int i = 0; i < 4; ++i) {
-    bppsa_memory_free(m->where, (void *[]){m->h, m->c, m->saved, m->scratch}[i]);
-  }
+  bppsa_memory_free(m->where, m->scratch);
   bppsa_memory_free(m->where, m->x);
-  bppsa_memory_free(m->where, m->output);
   for (int k = 0; k < ALL; ++k) {
     bppsa_memory_free(m->where, m->a[k]);
   }
 }
 
-/* A forward pass, and before its backward pass another one of the same layer, with another input and no initial state. Then x and
- * the tape move, and the other layer goes back. */
-static void go_through(const passes *m) {
-  void *const *a = m->a;
-  const int64_t x = count_of(m->p, X) * (int64_t)bppsa_dtype_size(m->p->dtype);
-  const void *const weights[] = {a[W_IH], a[W_HH], a[B_IH], a[B_HH], NULL};
-  assert_int_equal(bppsa_python_layer_forward(m->layers[0], a[X], NULL, m->p->start ? (const void *[]){a[H0], a[C0]} : NULL,
-                                              weights, m->tapes[0], (void *[]){a[LAST_H], a[LAST_C]}, a[OUTPUT], a[CELLS]),
-                   BPPSA_OK);
-  assert_int_equal(bppsa_memory_queue_clear(m->where, m->x, x), BPPSA_OK);
-  assert_int_equal(bppsa_python_layer_forward(m->layers[0], m->x, NULL, NULL, weights, m->tapes[2], m->last, m->output, NULL),
-                   BPPSA_OK);
-  assert_int_equal(bppsa_memory_queue_copy(m->where, m->x, x, a[X], x, x, 1), BPPSA_OK);
-  assert_int_equal(bppsa_memory_queue_copy(m->where, m->tapes[1], m->tape, m->tapes[0], m->tape, m->tape, 1), BPPSA_OK);
-  assert_int_equal(bppsa_memory_queue_clear(m->where, m->tapes[0], m->tape), BPPSA_OK);
-  assert_int_equal(bppsa_python_layer_backward(
-                       m->layers[1], m->x, NULL, weights, m->tapes[1], a[SEED],
-                       (const void *[]){m->p->cells ? NULL : a[OF_CELL], m->p->cells ? a[OF_CELL] : NULL},
-                       (void *[]){a[GRADIENT + W_IH], a[GRADIENT + W_HH], a[GRADIENT + B_IH], a[GRADIENT + B_HH], NULL},
-                       a[GRADIENT + X], (void *[]){a[GRADIENT + H0], a[GRADIENT + C0]}),
-                   BPPSA_OK);
+static void copy(const passes *m, void *to, const void *from, int64_t bytes) {
+  assert_int_equal(to != NULL ? bppsa_memory_queue_copy(m->where, to, bytes, from, bytes, bytes, 1) : BPPSA_OK, BPPSA_OK);
 }
 
-/* A forward and a backward pass by the plan. */
-static void go_through_plan(const passes *m) {
+/* What a forward and a backward pass have in common: weights, and the tape with that number. */
+static void put_arrays(const passes *m, void *x, int tape, void *at[ARRAYS]) {
   void *const *a = m->a;
-  const int64_t row = B * H * (int64_t)bppsa_dtype_size(m->p->dtype);
-  void *at[ARRAYS] = {[ARRAY_x] = a[X],       [ARRAY_h0] = a[H0],       [ARRAY_c0] = a[C0],     [ARRAY_w_ih] = a[W_IH],
-                      [ARRAY_w_hh] = a[W_HH], [ARRAY_b_ih] = a[B_IH],   [ARRAY_b_hh] = a[B_HH], [ARRAY_h] = m->h,
-                      [ARRAY_c] = m->c,       [ARRAY_saved] = m->saved, [ARRAY_y] = a[OUTPUT]};
-  assert_int_equal(bppsa_python_plan_run(m->plan, BPPSA_PYTHON_FORWARD, at, m->scratch, NULL), BPPSA_OK);
-  assert_int_equal(bppsa_memory_queue_copy(m->where, a[LAST_H], row, (char *)m->h + T * row, row, row, 1), BPPSA_OK);
-  if (m->c != NULL) {
-    assert_int_equal(bppsa_memory_queue_copy(m->where, a[LAST_C], row, (char *)m->c + T * row, row, row, 1), BPPSA_OK);
+  void *const arrays[ARRAYS] = {
+      [ARRAY_x] = x,          [ARRAY_w_ih] = a[W_IH], [ARRAY_w_hh] = a[W_HH], [ARRAY_b_ih] = a[B_IH],
+      [ARRAY_b_hh] = a[B_HH], [ARRAY_h] = m->h[tape], [ARRAY_c] = m->c[tape], [ARRAY_saved] = m->saved[tape]};
+  memcpy(at, arrays, sizeof arrays);
+}
+
+/* A forward pass, and before its backward pass another one of the same plan, with another input and no initial state. Then x and
+ * the tape move, and the other plan goes back. records: of the forward and of the backward pass, or NULL. */
+static void go_through(const passes *m, bppsa_python_record *records) {
+  void *const *a = m->a;
+  void *at[ARRAYS];
+  const int64_t size = (int64_t)bppsa_dtype_size(m->p->dtype), x = count_of(m->p, X) * size, row = B * H * size;
+  put_arrays(m, a[X], 0, at);
+  at[ARRAY_h0] = a[H0];
+  at[ARRAY_c0] = a[C0];
+  at[ARRAY_y] = a[OUTPUT];
+  assert_int_equal(bppsa_python_plan_run(m->plans[0], BPPSA_PYTHON_FORWARD, at, m->scratch, records), BPPSA_OK);
+  copy(m, a[LAST_H], (char *)m->h[0] + T * row, row);
+  if (m->c[0] != NULL) {
+    copy(m, a[LAST_C], (char *)m->c[0] + T * row, row);
+    copy(m, a[CELLS], (char *)m->c[0] + row, T * row);
   }
-  if (a[CELLS] != NULL) {
-    assert_int_equal(bppsa_memory_queue_copy(m->where, a[CELLS], T * row, (char *)m->c + row, T * row, T * row, 1), BPPSA_OK);
+  assert_int_equal(bppsa_memory_queue_clear(m->where, m->x, x), BPPSA_OK);
+  put_arrays(m, m->x, 2, at);
+  assert_int_equal(bppsa_python_plan_run(m->plans[0], BPPSA_PYTHON_FORWARD, at, m->scratch, NULL), BPPSA_OK);
+  void *const tapes[3][2] = {{m->h[0], m->h[1]}, {m->c[0], m->c[1]}, {m->saved[0], m->saved[1]}};
+  for (int i = 0; i < 3; ++i) {
+    const int64_t bytes = m->sizes[i == 2];
+    copy(m, tapes[i][1], tapes[i][0], bytes);
+    assert_int_equal(tapes[i][0] != NULL ? bppsa_memory_queue_clear(m->where, tapes[i][0], bytes) : BPPSA_OK, BPPSA_OK);
   }
-  at[ARRAY_y] = NULL;
+  copy(m, m->x, a[X], x);
+  put_arrays(m, m->x, 1, at);
   at[ARRAY_of_y] = a[SEED];
   at[m->p->cells ? ARRAY_of_cells : ARRAY_of_c_last] = a[OF_CELL];
-  at[ARRAY_of_x] = a[GRADIENT + X];
-  at[ARRAY_of_h0] = a[GRADIENT + H0];
-  at[ARRAY_of_c0] = a[GRADIENT + C0];
-  at[ARRAY_of_w_ih] = a[GRADIENT + W_IH];
-  at[ARRAY_of_w_hh] = a[GRADIENT + W_HH];
-  at[ARRAY_of_b_ih] = a[GRADIENT + B_IH];
-  at[ARRAY_of_b_hh] = a[GRADIENT + B_HH];
-  assert_int_equal(bppsa_python_plan_run(m->plan, BPPSA_PYTHON_BACKWARD, at, m->scratch, NULL), BPPSA_OK);
+  static const int gradients[MOVED] = {ARRAY_of_x,    ARRAY_of_h0,   ARRAY_of_c0,  ARRAY_of_w_ih,
+                                       ARRAY_of_w_hh, ARRAY_of_b_ih, ARRAY_of_b_hh};
+  for (int k = 0; k < MOVED; ++k) {
+    at[gradients[k]] = a[GRADIENT + k];
+  }
+  assert_int_equal(
+      bppsa_python_plan_run(m->plans[1], BPPSA_PYTHON_BACKWARD, at, m->scratch, records != NULL ? &records[1] : NULL), BPPSA_OK);
 }
 
 /* Runs a forward and a backward pass on `where`, whose stream is the caller's, from the inputs of `values` to its results. */
@@ -213,11 +201,7 @@ static void run(const pass *p, const bppsa_device *where, double *values[ALL]) {
   make_passes(p, where, values, &made);
   void *const *a = made.a;
   for (int repeat = 0; repeat < 2; ++repeat) { /* the second one does not depend on what the first one left */
-    if (p->plan) {
-      go_through_plan(&made);
-    } else {
-      go_through(&made);
-    }
+    go_through(&made, NULL);
   }
   if (is_emulated(where)) { /* its streams are lazy: the passes have waited for nothing */
     for (int64_t i = 0; i < count_of(p, OUTPUT) * size; ++i) {
@@ -270,15 +254,14 @@ static const char *const methods[METHODS] = {"bp", "chunked 3", "blelloch", "aut
 
 /* Can the device compute backward passes in chunks of time? If it cannot, a sentence says so. */
 static bool can_speculate(void) {
-  bppsa_python_layer *layer = NULL;
-  const bppsa_status status =
-      bppsa_python_layer_create("lstm", "speculative", "sequential", 0, 0, (int64_t[]){T, B, I, H}, 1, 0, 0, 1, gpu_of(device),
-                                bppsa_device_get_stream(device), CHUNKS, 2, -1, &layer);
+  const pass p = {"lstm", "speculative", 4, BPPSA_F32, false, true, false};
+  bppsa_python_plan *plan = NULL;
+  const bppsa_status status = create_plan(&p, device, &plan);
   if (status != BPPSA_OK) {
     assert_error(status, BPPSA_ERR_UNSUPPORTED, "a speculative backward pass on a GPU, expected bp, scan or auto, or a CPU");
-    assert_null(layer);
+    assert_null(plan);
   }
-  bppsa_python_layer_destroy(layer);
+  bppsa_python_plan_destroy(plan);
   return status == BPPSA_OK;
 }
 
@@ -288,7 +271,7 @@ static void test_gradients(void **state) {
   (void)state;
   for (int n = 0; n < 4; ++n) {
     const int k = n < 3 ? n : 2;
-    const pass p = {cells[k].name, "bp", cells[k].gates, BPPSA_F64, true, true, n == 3, false};
+    const pass p = {cells[k].name, "bp", cells[k].gates, BPPSA_F64, true, true, n == 3};
     double *values[ALL];
     make_values(&p, values);
     for (int w = 0; w < MOVED; ++w) {
@@ -315,19 +298,6 @@ static void test_gradients(void **state) {
   }
 }
 
-/* Stateless passes have the bits of those that a layer computes. */
-static void expect_same_by_plan(const pass *p, double *values[ALL]) {
-  pass by_plan = *p;
-  double *found[ALL];
-  by_plan.plan = true;
-  make_values(&by_plan, found);
-  run(&by_plan, device, found);
-  for (int w = 0; w < ALL; ++w) {
-    assert_memory_equal(found[w], values[w], (size_t)(is_used(p, w) ? count_of(p, w) : 0) * sizeof(double));
-  }
-  free_values(found);
-}
-
 /* Every method, dtype and choice of arguments gives the processor's states and gradients by BP in float64. */
 static void test_as_the_processor(void **state) {
   (void)state;
@@ -335,15 +305,15 @@ static void test_as_the_processor(void **state) {
   const int count_methods = can_speculate() ? METHODS : METHODS - 1, all = 3 * 2 * count_methods;
   for (int n = 0; n < all * 4; ++n) {
     const int k = n % 3, more = n / all;
-    const pass p = {
-        cells[k].name, methods[n / 6 % count_methods], cells[k].gates, n / 3 % 2 == 0 ? BPPSA_F32 : BPPSA_F64, more % 2 == 0,
-        more / 2 == 0, more % 2 != more / 2,           false};
+    const pass p = {cells[k].name,       methods[n / 6 % count_methods],
+                    cells[k].gates,      n / 3 % 2 == 0 ? BPPSA_F32 : BPPSA_F64,
+                    more % 2 == 0,       more / 2 == 0,
+                    more % 2 != more / 2};
     pass reference = p;
     double *values[ALL], *expected[ALL];
     make_values(&p, values);
     make_values(&p, expected);
     run(&p, device, values);
-    expect_same_by_plan(&p, values);
     reference.dtype = BPPSA_F64;
     reference.method = "bp";
     for (int w = 0; w < INPUTS; ++w) { /* rounded as those of the pass */
@@ -502,15 +472,17 @@ static void test_wrong_tapes(void **state) {
 }
 
 static bppsa_status create_on(int32_t gpu, bool a_scan, int64_t threads) {
-  const int64_t sizes[] = {T, B, I, H};
-  bppsa_python_layer *layer = NULL;
+  const int64_t sizes[] = {T, B, H};
+  const int64_t numbers[BPPSA_PYTHON_PLAN_NUMBERS] = {
+      [BPPSA_PYTHON_STEPS] = T,  [BPPSA_PYTHON_BATCH] = B,         [BPPSA_PYTHON_INPUT] = I,
+      [BPPSA_PYTHON_HIDDEN] = H, [BPPSA_PYTHON_THREADS] = threads, [BPPSA_PYTHON_WARM_UP] = -1};
+  bppsa_python_plan *plan = NULL;
   bppsa_python_scan *scan = NULL;
   void *stream = bppsa_device_get_stream(device);
-  const bppsa_status status =
-      a_scan ? bppsa_python_scan_create("auto", 0, 1, sizes, 1, threads, gpu, stream, &scan)
-             : bppsa_python_layer_create("lstm", "auto", "auto", 0, 1, sizes, 1, 0, 0, threads, gpu, stream, 0, -1, -1, &layer);
-  assert_true(status == BPPSA_OK || (layer == NULL && scan == NULL));
-  bppsa_python_layer_destroy(layer);
+  const bppsa_status status = a_scan ? bppsa_python_scan_create("auto", 0, 1, sizes, 1, threads, gpu, stream, &scan)
+                                     : bppsa_python_plan_create("lstm", "auto", "auto", numbers, -1, gpu, stream, &plan);
+  assert_true(status == BPPSA_OK || (plan == NULL && scan == NULL));
+  bppsa_python_plan_destroy(plan);
   bppsa_python_scan_destroy(scan);
   return status;
 }
@@ -537,27 +509,26 @@ static void read_account(const bppsa_python_account *account, double numbers[BPP
 /* An account counts passes in chunks alone; a state's pause makes the next pass BP, and then one less is to come. */
 static void test_accounts(void **state) {
   (void)state;
-  const pass planned[] = {{"gru", "speculative", 3, BPPSA_F64, true, true, false, false},
-                          {"gru", "bp", 3, BPPSA_F64, true, true, false, false}};
+  const pass planned[] = {{"gru", "speculative", 3, BPPSA_F64, true, true, false},
+                          {"gru", "bp", 3, BPPSA_F64, true, true, false}};
   bppsa_python_account *account = bppsa_calloc(1, (size_t)bppsa_python_account_bytes());
   double numbers[BPPSA_PYTHON_NUMBERS] = {-1}, *values[ALL];
   bppsa_device *host = cpu_device(1);
   make_values(&planned[0], values);
   for (int i = 1; i >= 0; --i) {
     passes made;
-    int64_t found[BPPSA_PYTHON_STATE] = {-1, -1, -1};
+    int64_t facts[BPPSA_PYTHON_PLAN_FACTS];
     make_passes(&planned[i], host, values, &made);
-    bppsa_python_layer *layer = made.layers[1];
-    assert_int_equal(bppsa_python_layer_speculates(layer, 1), i == 0);
-    assert_int_equal(bppsa_python_layer_speculates(layer, 0), 0);
+    bppsa_python_plan_facts(made.plans[1], facts);
+    assert_int_equal(facts[8], 0); /* forward passes go step by step */
+    assert_int_equal(facts[9], i == 0);
     for (int64_t left = 0; left < 3; ++left) {
-      const int64_t given[BPPSA_PYTHON_STATE] = {0, left, 0};
-      assert_int_equal(bppsa_python_layer_set_state(layer, given), BPPSA_OK);
-      go_through(&made);
-      assert_int_equal(bppsa_python_account_add(account, layer, 1), BPPSA_OK);
-      assert_int_equal(bppsa_python_account_add(account, layer, 0), BPPSA_OK);
-      assert_int_equal(bppsa_python_layer_get_state(layer, found), BPPSA_OK);
-      assert_int_equal(found[1], i == 1 || left == 0 ? left : left - 1);
+      bppsa_python_record records[2] = {{.state = {0}}, {.state = {0, left, 0}}};
+      go_through(&made, records);
+      for (int backward = 0; backward < 2; ++backward) {
+        bppsa_python_account_note(account, made.plans[backward], backward, &records[backward]);
+      }
+      assert_int_equal(records[1].state[1], i == 1 || left == 0 ? left : left - 1);
       assert_null(bppsa_python_account_read(account, 0, numbers));
       if (i == 1) {
         assert_null(bppsa_python_account_read(account, 1, numbers));
@@ -570,7 +541,6 @@ static void test_accounts(void **state) {
       assert_true(left == 0 || numbers[2] == path + T);
       numbers[0] = -1;
     }
-    assert_error(bppsa_python_layer_set_state(layer, (int64_t[]){0, -1, 0}), BPPSA_ERR_ARGUMENT, "state->pause.left >= 0");
     free_passes(&made);
   }
   free_values(values);

@@ -246,22 +246,21 @@ class Saved(Passes):
         """x.data = .. and new weights, while a forward pass goes on behind Ctrl-C: its memory stays until it has ended."""
         held = []
 
-        kind, method = (bppsa._native.Plan, "run") if MODERN else (bppsa._native.Layer, "forward")
+        kind = bppsa._native.Plan
 
-        def slow(self, *arguments):
-            held.append(arguments)
-            began.set()
-            go_on.wait(60)
-            getattr(kind, method)(self, *arguments)
-
-        Slow = type("Slow", (kind,), {method: slow})
+        class Slow(kind):
+            def run(self, *arguments):
+                held.append(arguments)
+                began.set()
+                go_on.wait(60)
+                super().run(*arguments)
 
         layer, array = bppsa.torch.GRU(3, 4), np.ones((50, 20, 3), np.float32)
         x, memory = torch.from_numpy(array), weakref.ref(array)  # x has the array's memory, and keeps it
         del array
         began, go_on = threading.Event(), threading.Event()
         limit, bppsa._tensors.LONG = bppsa._tensors.LONG, -1
-        setattr(bppsa._native, kind.__name__, Slow)
+        bppsa._native.Plan = Slow
         handler = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             threading.Thread(target=lambda: (began.wait(), os.kill(os.getpid(), signal.SIGINT))).start()
@@ -275,16 +274,14 @@ class Saved(Passes):
             for name in [name for name, _ in layer.named_parameters()]:
                 setattr(layer, name, torch.nn.Parameter(torch.zeros_like(getattr(layer, name))))
             gc.collect()
-            if not MODERN:
-                # None: no reset state is learned
-                self.assertEqual([*(weight().data_ptr() for weight in weights), None], held[0][3])
-            self.assertTrue(set(addresses) < set(held[0][1] if MODERN else held[0][3]))
+            self.assertTrue(all(weight().data_ptr() in held[0][1] for weight in weights))
+            self.assertTrue(set(addresses) < set(held[0][1]))
             taken = [torch.zeros_like(weight) for weight in layer.parameters() for _ in range(64)]
             self.assertTrue(set(addresses).isdisjoint(other.data_ptr() for other in taken))  # the pass has them yet
             self.assertIsNotNone(memory())
         finally:
             go_on.set()
-            setattr(bppsa._native, kind.__name__, kind)
+            bppsa._native.Plan = kind
             bppsa._tensors.LONG = limit
             signal.signal(signal.SIGINT, handler)
         end = time.monotonic() + 60
@@ -476,7 +473,7 @@ class Kept(Passes):
             kept[-1].backward()
         pool = layer._pool
         self.assertEqual(len(pool.tapes._idle) + len(pool.tapes._returned), 1)
-        self.assertEqual(len(pool.layers._idle) + len(pool.layers._returned), 1)
+        self.assertLessEqual(len(pool.scratch._idle) + len(pool.scratch._returned), 2)  # of forward and of backward passes
 
 
 class Together(Passes):
@@ -505,18 +502,25 @@ class Together(Passes):
                 thread.join()
             self.assertEqual(wrong, [], cell)
 
-    def test_one_native_layer_in_two_threads(self):
-        """Two threads wait for each other."""
-        native = bppsa._native.Layer("gru", "auto", "sequential", False, True, (50, 2, 3, 4), True, 1)
-        weights = [torch.randn(*shape, dtype=torch.float64) for shape in ((12, 3), (12, 4), (12,), (12,))]
-        addresses = [weight.data_ptr() for weight in weights]
+    def test_one_plan_in_three_threads(self):
+        """A plan never changes, and all that a pass reads and writes is its caller's."""
+        plan = bppsa._native.Plan(("gru", False, "auto", "sequential"), (50, 2, 3, 4), True, (True, False, False, False), True, 1)
+        shapes = {"w_ih": (12, 3), "w_hh": (12, 4), "b_ih": (12,), "b_hh": (12,)}
+        weights = {name: torch.randn(*shape, dtype=torch.float64) for name, shape in shapes.items()}
+        numbers = {name: number for number, (name, _, _) in enumerate(bppsa._native.arrays())}
+
+        def compute(kind, **arrays):
+            at, scratch = bppsa._native.addresses(), torch.empty(plan.scratch[kind], dtype=torch.uint8)
+            for name, array in {**weights, **arrays}.items():
+                at[numbers[name]] = array.data_ptr()
+            plan.run(kind, at, scratch.data_ptr())
 
         def once(x):
-            output, tape, last, dx = (x.new_empty(size) for size in ((50, 2, 4), native.tape, (2, 4), (50, 2, 3)))
-            native.forward(x.data_ptr(), None, None, addresses, tape.data_ptr(), (last.data_ptr(), None), output.data_ptr())
-            native.backward(x.data_ptr(), None, addresses, tape.data_ptr(), output.data_ptr(), (None, None), (None,) * 4,
-                            dx.data_ptr(), (None, None))
-            return output, dx
+            states, saved, y, dx = (x.new_empty(size) for size in ((51, 2, 4), 50 * 2 * 4 * bppsa._native.cell_saved("gru"),
+                                                                   (50, 2, 4), (50, 2, 3)))
+            compute(0, x=x, h=states, saved=saved, y=y)
+            compute(1, x=x, h=states, saved=saved, of_y=y, of_x=dx)
+            return y, dx
 
         inputs = [torch.randn(50, 2, 3, dtype=torch.float64) for _ in range(3)]
         expected, wrong = [once(x) for x in inputs], []
@@ -596,7 +600,7 @@ class Together(Passes):
         layer, x = bppsa.torch.GRU(3, 4).double(), real(5, 2, 3)
         total = layer(x)[0].sum()
         expected = torch.autograd.grad(total, x, retain_graph=True)[0]
-        locks = [idle._lock for idle in (layer._pool.layers, layer._pool.tapes, layer._pool.account)]
+        locks = [idle._lock for idle in (layer._pool.scratch, layer._pool.tapes, layer._pool.account)]
         for lock in locks:
             lock.acquire()
         child = os.fork()

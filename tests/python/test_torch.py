@@ -399,7 +399,7 @@ class Module(Torch):
             layer.to("meta")(torch.randn(5, 2, 3))
         missing = "device cuda:999: (this build has no CUDA|no CUDA device found|CUDA devices here)"
         with self.assertRaisesRegex(bppsa.RequestError, missing):  # what a tensor on a GPU meets in a package without CUDA
-            _native.Layer("gru", "auto", "auto", False, False, (5, 2, 3, 4), False, 1, 999, None)
+            _native.Plan(("gru", False, "auto", "auto"), (5, 2, 3, 4), False, (True, False, False, False), False, 1, 999, None)
         with self.assertRaisesRegex(bppsa.RequestError, missing):
             _native.Scan("auto", True, False, (5, 2, 3), True, 1, 999, None)
 
@@ -421,7 +421,7 @@ def has_gpu():
     if not has("torch") or not torch.cuda.is_available():
         return False
     try:
-        _native.Layer("rnn", "auto", "auto", False, False, (1, 1, 1, 1), False, 1, 0, None)
+        _native.Plan(("rnn", False, "auto", "auto"), (1, 1, 1, 1), False, (True, False, False, False), False, 1, 0, None)
         return True
     except bppsa.RequestError:
         return False
@@ -527,12 +527,11 @@ except KeyboardInterrupt:
 
     def test_a_layer_that_is_being_made(self):
         self.check("""
-kind = _native.Plan if bppsa._tensors.MODERN else _native.Layer
-class Slow(kind):
+class Slow(_native.Plan):
     def __init__(self, *options):
         _native.command(["bench", "rnn", "--threads", "1"])
         super().__init__(*options)
-setattr(_native, kind.__name__, Slow)
+_native.Plan = Slow
 bppsa._tensors.LONG, layer, x = 0, bppsa.torch.GRU(1, 2), torch.randn(3, 2, 1)
 """, "layer(x)")
 
@@ -591,7 +590,7 @@ class Memory(Torch):
 
     def test_many_lengths_keep_few_layers(self):
         layer = bppsa.torch.RNN(2, 3)
-        counts, kept = [], 64 if MODERN else 8  # plans, which have no arrays, or layers
+        counts, kept = [], 64  # plans, which have no arrays
         for steps in range(1, 4 * kept):
             layer(torch.randn(steps, 1, 2))[0].sum().backward()
             counts.append(_native.allocated())

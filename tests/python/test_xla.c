@@ -2,98 +2,15 @@
  * that are int32, memory of XLA's or none, and what is refused. */
 #include "python/xla.h"
 
-#include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/alloc.h"
 #include "gru/gru.h"
-#include "python/passes.h"
 #include "recurrent/layer.h"
-#include "tests/python/xla_frame.h"
+#include "tests/python/xla_problem.h"
 #include "tests/support/support.h"
-
-enum { T = 7, B = 3, I = 2, H = 5, G = 3 * H, MOST = 4096 };
-#define SHAPE(name, shape, type) shape,
-static const char *const shapes[ARRAYS] = {BPPSA_PYTHON_ARRAYS(SHAPE)};
-#define TYPE(name, shape, type) type,
-static const char types[ARRAYS] = {BPPSA_PYTHON_ARRAYS(TYPE)};
-#define BIT(name) (INT64_C(1) << ARRAY_##name)
-
-static const int64_t INPUTS = BIT(x) | BIT(h0) | BIT(w_ih) | BIT(w_hh) | BIT(b_ih) | BIT(b_hh);
-static const int64_t TAPE = BIT(h) | BIT(saved);
-static const int64_t GRADIENTS = BIT(of_x) | BIT(of_h0) | BIT(of_w_ih) | BIT(of_w_hh) | BIT(of_b_ih) | BIT(of_b_hh);
-
-/* ---- a frame ---- */
-
-typedef struct {
-  int64_t extents[26]; /* by letter */
-  int64_t members;     /* 0: no axis for them */
-  int64_t with_axis;   /* bits: arrays that have it */
-  double data[ARRAYS][MOST];
-  bppsa_xla_buffer buffers[ARRAYS];
-  int64_t dims[ARRAYS][4];
-  const char *cell, *method;
-} problem;
-
-static void set_shape(problem *p, int which) {
-  const int64_t rank = (int64_t)strlen(shapes[which]);
-  const bool axis = p->with_axis >> which & 1;
-  int64_t *dims = p->dims[which];
-  *dims = p->members;
-  for (int64_t k = 0; k < rank; ++k) {
-    dims[axis + k] = p->extents[shapes[which][k] - 'A'];
-  }
-  p->buffers[which] = (bppsa_xla_buffer){.size = sizeof(bppsa_xla_buffer),
-                                         .dtype = types[which] == 'r'   ? BPPSA_XLA_F64
-                                                  : types[which] == 'u' ? BPPSA_XLA_U8
-                                                                        : BPPSA_XLA_S32,
-                                         .data = p->data[which],
-                                         .rank = rank + axis,
-                                         .dims = dims};
-}
-
-static problem *make_problem(void) {
-  problem *p = calloc(1, sizeof *p);
-  assert_non_null(p);
-  const int64_t extents[] = {T, T + 1, B, I, H, G, H, 4 * H, (int64_t)sizeof p->data[0]};
-  for (int k = 0; k < 9; ++k) {
-    p->extents["TNBIHGSKZ"[k] - 'A'] = extents[k];
-  }
-  for (int which = 0; which < ARRAYS; ++which) {
-    for (int k = 0; k < MOST && types[which] == 'r'; ++k) {
-      p->data[which][k] = sin(1.0 + which * 131 + k * 17) * 0.7;
-    }
-    set_shape(p, which);
-  }
-  p->cell = "gru";
-  p->method = "bp";
-  return p;
-}
-
-static void list_buffers(problem *p, int64_t bits, xla_buffers *list) {
-  for (int which = 0; which < ARRAYS; ++which) {
-    if (bits >> which & 1) {
-      xla_add_buffer(list, &p->buffers[which]);
-    }
-  }
-}
-
-/* Calls a handler; 0, or the error's code. */
-static int32_t call(bppsa_xla_error *(*handler)(bppsa_xla_frame *), problem *p, int64_t arguments, int64_t results) {
-  xla_attributes attributes = {.count = 0};
-  xla_buffers given = {.count = 0}, wanted = {.count = 0};
-  xla_add_number(&attributes, "arguments", arguments);
-  xla_add_word(&attributes, "cell", p->cell);
-  xla_add_word(&attributes, "forward", "sequential");
-  xla_add_word(&attributes, "method", p->method);
-  xla_add_number(&attributes, "relu", 0);
-  xla_add_number(&attributes, "results", results);
-  xla_add_number(&attributes, "threads", 1);
-  list_buffers(p, arguments, &given);
-  list_buffers(p, results, &wanted);
-  return xla_call(handler, &attributes, &given, &wanted);
-}
 
 static int32_t forward(problem *p, int64_t inputs) {
   return call(bppsa_python_xla_forward, p, inputs, TAPE | BIT(scratch));
@@ -319,13 +236,53 @@ static void test_kept(void **state) {
   int64_t facts[BPPSA_PYTHON_XLA_FACTS];
   for (int64_t steps = 1; steps < 200; ++steps) {
     const int64_t sizes[] = {steps, 1, 1, 2};
-    assert_int_equal(bppsa_python_xla_facts("lstm", "bp", "sequential", 0, 0, 1, sizes, 0, facts), BPPSA_OK);
+    assert_int_equal(bppsa_python_xla_facts("lstm", "bp", "sequential", 0, 0, 1, -1, sizes, 0, facts), BPPSA_OK);
     assert_int_equal(facts[0] % (steps * 2 * 4), 0);
     assert_int_equal(facts[6], 2);
   }
   assert_int_equal(bppsa_python_xla_kept(), 64);
-  assert_int_equal(bppsa_python_xla_facts("gru", "bp", "sequential", 0, 0, 1, (const int64_t[]){1, 1, 1, -2}, 0, facts),
+  assert_int_equal(bppsa_python_xla_facts("gru", "bp", "sequential", 0, 0, 1, -1, (const int64_t[]){1, 1, 1, -2}, 0, facts),
                    BPPSA_ERR_ARGUMENT);
+}
+
+enum { CALLERS = 4, CALLS = 12 };
+
+typedef struct {
+  problem *p;
+  int32_t code; /* of the first call that failed; 0: none */
+} caller;
+
+static void *call_often(void *context) {
+  caller *c = context;
+  for (int k = 0; k < CALLS && c->code == 0; ++k) {
+    memset(c->p->data[ARRAY_h], 0, sizeof(double) * (T + 1) * B * H);
+    c->code = forward(c->p, INPUTS);
+    c->code = c->code == 0 ? backward(c->p, INPUTS) : c->code;
+  }
+  return NULL;
+}
+
+/* Four threads compute at once, two with one layer and two with another one that nobody has made before: the bits of one call. */
+static void test_threads(void **state) {
+  (void)state;
+  static const char *const methods[] = {"bp", "chunked 2"};
+  caller callers[CALLERS];
+  pthread_t threads[CALLERS];
+  for (int k = 0; k < CALLERS; ++k) {
+    callers[k] = (caller){.p = make_problem()};
+    callers[k].p->method = methods[k % 2];
+    assert_int_equal(pthread_create(&threads[k], NULL, call_often, &callers[k]), 0);
+  }
+  for (int k = 0; k < CALLERS; ++k) {
+    assert_int_equal(pthread_join(threads[k], NULL), 0);
+    assert_int_equal(callers[k].code, 0);
+    problem *wanted = make_problem();
+    wanted->method = methods[k % 2];
+    compute(wanted, NULL, 0);
+    assert_same(callers[k].p, wanted, TAPE | GRADIENTS);
+    free(wanted);
+    free(callers[k].p);
+  }
 }
 
 /* XLA asks for the version of the interface before the first call. */
@@ -344,7 +301,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_passes), cmocka_unit_test(test_lengths),  cmocka_unit_test(test_members),
       cmocka_unit_test(test_empty),  cmocka_unit_test(test_refusals), cmocka_unit_test(test_memory),
-      cmocka_unit_test(test_kept),   cmocka_unit_test(test_metadata),
+      cmocka_unit_test(test_kept),   cmocka_unit_test(test_metadata), cmocka_unit_test(test_threads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

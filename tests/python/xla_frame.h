@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/compute/memory.h"
 #include "python/xla_ffi.h"
 #include "tests/core/helpers.h"
 
@@ -21,6 +22,41 @@ static inline bppsa_xla_error *xla_make_error(bppsa_xla_new_error *arguments) {
   last.code = arguments->code;
   snprintf(last.text, sizeof last.text, "%s", arguments->message);
   return &last;
+}
+
+/* What calls on a GPU are told, and what they asked for. */
+static struct {
+  const bppsa_device *device; /* on whose stream XLA queues work; NULL: calls are on a CPU, by an XLA that knows no more */
+  int32_t number;             /* of the GPU */
+  bool fails;                 /* XLA has no stream */
+  int64_t taken, held;        /* how often memory was asked for, and how many such arrays there are now */
+} xla_gpu;
+
+static inline bppsa_xla_error *xla_get_stream(bppsa_xla_stream *arguments) {
+  bppsa_xla_new_error error = {.size = sizeof error, .message = "XLA: no stream", .code = BPPSA_XLA_INTERNAL};
+  arguments->stream = bppsa_device_get_stream(xla_gpu.device);
+  return xla_gpu.fails ? xla_make_error(&error) : NULL;
+}
+
+static inline bppsa_xla_error *xla_get_device(bppsa_xla_device *arguments) {
+  arguments->number = xla_gpu.number;
+  return NULL;
+}
+
+static inline bppsa_xla_error *xla_allocate(bppsa_xla_allocation *arguments) {
+  bppsa_xla_new_error error = {.size = sizeof error, .message = "XLA: no memory", .code = BPPSA_XLA_RESOURCE_EXHAUSTED};
+  const bool made = bppsa_memory_alloc(xla_gpu.device, (int64_t)arguments->bytes, &arguments->data) == BPPSA_OK;
+  xla_gpu.taken += 1;
+  xla_gpu.held += made ? 1 : 0;
+  return made ? NULL : xla_make_error(&error);
+}
+
+/* XLA's own allocator hands memory out again in the order of the stream; here the stream is awaited. */
+static inline bppsa_xla_error *xla_free(bppsa_xla_release *arguments) {
+  assert_int_equal(bppsa_device_wait(xla_gpu.device), BPPSA_OK);
+  bppsa_memory_free(xla_gpu.device, arguments->data);
+  xla_gpu.held -= 1;
+  return NULL;
 }
 
 typedef struct {
@@ -73,7 +109,12 @@ static inline bppsa_xla_list xla_list(xla_buffers *b) {
 /* Calls a handler; 0, or the error's code, whose sentence is in `last`. */
 static inline int32_t xla_call(bppsa_xla_error *(*handler)(bppsa_xla_frame *), xla_attributes *a, xla_buffers *arguments,
                                xla_buffers *results) {
-  const bppsa_xla_api api = {.size = sizeof api, .error_create = xla_make_error};
+  const bppsa_xla_api api = {.size = xla_gpu.device != NULL ? sizeof api : offsetof(bppsa_xla_api, errors),
+                             .error_create = xla_make_error,
+                             .stream_get = xla_get_stream,
+                             .memory_allocate = xla_allocate,
+                             .memory_free = xla_free,
+                             .device_get = xla_get_device};
   bppsa_xla_frame frame = {.size = sizeof frame, .api = &api, .stage = BPPSA_XLA_EXECUTE};
   frame.attributes = (bppsa_xla_attributes){
       .size = sizeof frame.attributes, .count = a->count, .types = a->kinds, .names = a->listed, .items = a->values};

@@ -33,11 +33,16 @@ typedef struct {
   int64_t counts[TANGENT_INPUTS], seed_counts[TANGENT_SEEDS]; /* numbers in an array; 0: the layer has none */
   int64_t *lengths;
   uint8_t *resets;
+  bool far, small; /* they are in the device's memory; the lengths are int32_t */
 } tangent_problem;
 
-static inline tangent_problem tangent_open(const bppsa_recurrent_config *config, const bppsa_cell *cell, int64_t threads) {
-  tangent_problem p = {.config = *config, .cell = cell, .device = cpu_device(threads)};
-  assert_int_equal(bppsa_layer_create(config, cell, p.device, &p.layer), BPPSA_OK);
+/* The problem destroys the device. */
+static inline tangent_problem tangent_open_on(const bppsa_recurrent_config *config, const bppsa_cell *cell,
+                                              bppsa_device *device) {
+  tangent_problem p = {.config = *config, .cell = cell, .device = device};
+  if (bppsa_layer_create(config, cell, p.device, &p.layer) != BPPSA_OK) {
+    fail_msg("%s layer on %s: %s", cell->name, bppsa_device_get_name(device), bppsa_last_error());
+  }
   bppsa_layer_bytes(p.layer, &p.sizes);
   assert_int_equal(bppsa_layer_tangent_bytes(p.layer, &p.tangent, &p.backward), BPPSA_OK);
   assert_int_equal(bppsa_layer_second_tangent_bytes(p.layer, &p.twice), BPPSA_OK);
@@ -50,6 +55,10 @@ static inline tangent_problem tangent_open(const bppsa_recurrent_config *config,
   memcpy(p.counts, counts, sizeof counts);
   memcpy(p.seed_counts, seeds, sizeof seeds);
   return p;
+}
+
+static inline tangent_problem tangent_open(const bppsa_recurrent_config *config, const bppsa_cell *cell, int64_t threads) {
+  return tangent_open_on(config, cell, cpu_device(threads));
 }
 
 static inline void tangent_close(tangent_problem *p) {
@@ -127,6 +136,12 @@ static inline void tangent_free(const tangent_problem *p, layer_array *a, int co
 
 /* ---- passes ---- */
 
+static inline void tangent_good(bppsa_status status) {
+  if (status != BPPSA_OK) {
+    fail_msg("status %d: %s", (int)status, bppsa_last_error());
+  }
+}
+
 static inline bppsa_layer_inputs tangent_inputs_of(const tangent_problem *p, const tangent_set *s) {
   return (bppsa_layer_inputs){.x = s->a[0].data,
                               .h0 = s->a[1].data,
@@ -137,7 +152,10 @@ static inline bppsa_layer_inputs tangent_inputs_of(const tangent_problem *p, con
                               .b_hh = s->a[6].data,
                               .reset_state = s->a[7].data,
                               .lengths = p->lengths,
-                              .resets = p->resets};
+                              .resets = p->resets,
+                              .far_lengths = p->far,
+                              .short_lengths = p->small,
+                              .far_resets = p->far};
 }
 
 static inline bppsa_layer_gradients tangent_gradients_of(const tangent_set *s) {
@@ -169,7 +187,7 @@ static inline tangent_states tangent_forward(const tangent_problem *p, const tan
   tangent_states s = tangent_states_open(p, true);
   const bppsa_layer_tape tape = tangent_tape_of(&s);
   layer_array scratch = layer_open(p->device, p->sizes.forward, true);
-  assert_int_equal(bppsa_layer_forward(p->layer, p->device, &in, &tape, scratch.data), BPPSA_OK);
+  tangent_good(bppsa_layer_forward(p->layer, p->device, &in, &tape, scratch.data));
   layer_close(p->device, &scratch);
   return s;
 }
@@ -182,7 +200,7 @@ static inline tangent_set tangent_gradients(const tangent_problem *p, const tang
   tangent_set gradients = tangent_room(p);
   const bppsa_layer_gradients to = tangent_gradients_of(&gradients);
   layer_array scratch = layer_open(p->device, p->sizes.backward, true);
-  assert_int_equal(bppsa_layer_backward(p->layer, p->device, &in, &tape, &from, &to, scratch.data), BPPSA_OK);
+  tangent_good(bppsa_layer_backward(p->layer, p->device, &in, &tape, &from, &to, scratch.data));
   layer_close(p->device, &scratch);
   return gradients;
 }
@@ -194,8 +212,7 @@ static inline tangent_states tangent_run(const tangent_problem *p, const tangent
   const bppsa_layer_tangents along = tangent_direction_of(direction);
   tangent_states s = tangent_states_open(p, false);
   layer_array scratch = layer_open(p->device, p->tangent, true);
-  assert_int_equal(bppsa_layer_tangent(p->layer, p->device, &in, &tape, &along, s.a[0].data, s.a[1].data, scratch.data),
-                   BPPSA_OK);
+  tangent_good(bppsa_layer_tangent(p->layer, p->device, &in, &tape, &along, s.a[0].data, s.a[1].data, scratch.data));
   layer_close(p->device, &scratch);
   return s;
 }
@@ -229,9 +246,8 @@ static inline tangent_set tangent_run_back(const tangent_problem *p, const tange
   tangent_set derivatives = tangent_room(p);
   const bppsa_layer_gradients to = tangent_gradients_of(&derivatives);
   layer_array scratch = layer_open(p->device, p->backward, true);
-  assert_int_equal(bppsa_layer_tangent_backward(p->layer, p->device, &in, &tape, &along, tangents->a[0].data, tangents->a[1].data,
-                                                &from, &dots, &to, scratch.data),
-                   BPPSA_OK);
+  tangent_good(bppsa_layer_tangent_backward(p->layer, p->device, &in, &tape, &along, tangents->a[0].data, tangents->a[1].data,
+                                            &from, &dots, &to, scratch.data));
   layer_close(p->device, &scratch);
   return derivatives;
 }

@@ -9,15 +9,16 @@ static const struct {
   int64_t sizes[4];
   bppsa_gradient_method method;
   int64_t chunks;
-  bool resets, no_bias, inputs, reset_state;
-} ways[] = {{{9, 3, 1, 20}, {BPPSA_BACKWARD_BP, {BPPSA_SCAN_AUTO, -1, 0}}, 0, false, false, true, false},
-            {{9, 2, 4, 20}, {BPPSA_BACKWARD_BP, {BPPSA_SCAN_AUTO, -1, 0}}, 0, true, true, false, false},
-            {{17, 2, 3, 7}, {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_CHUNKED, -1, 4}}, 0, true, false, true, true},
-            {{7, 2, 2, 5}, {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_BLELLOCH, -1, 0}}, 0, true, false, true, false},
-            {{6, 2, 2, 9}, {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_LINEAR, -1, 0}}, 0, false, true, true, false},
-            {{5, 2, 3, 40}, {BPPSA_BACKWARD_BP, {BPPSA_SCAN_AUTO, -1, 0}}, 0, true, false, true, true},
-            {{64, 2, 1, 6}, {BPPSA_BACKWARD_SPECULATIVE, {BPPSA_SCAN_AUTO, -1, 0}}, 4, false, false, true, false},
-            {{64, 1, 3, 6}, {BPPSA_BACKWARD_SPECULATIVE, {BPPSA_SCAN_AUTO, -1, 0}}, 4, true, false, true, true}};
+  bool resets, no_bias, inputs, reset_state, lengths;
+} ways[] = {{{9, 3, 1, 20}, {BPPSA_BACKWARD_BP, {BPPSA_SCAN_AUTO, -1, 0}}, 0, false, false, true, false, false},
+            {{9, 2, 4, 20}, {BPPSA_BACKWARD_BP, {BPPSA_SCAN_AUTO, -1, 0}}, 0, true, true, false, false, false},
+            {{17, 2, 3, 7}, {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_CHUNKED, -1, 4}}, 0, true, false, true, true, false},
+            {{7, 2, 2, 5}, {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_BLELLOCH, -1, 0}}, 0, true, false, true, false, false},
+            {{6, 2, 2, 9}, {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_LINEAR, -1, 0}}, 0, false, true, true, false, false},
+            {{5, 2, 3, 40}, {BPPSA_BACKWARD_BP, {BPPSA_SCAN_AUTO, -1, 0}}, 0, true, false, true, true, false},
+            {{64, 2, 1, 6}, {BPPSA_BACKWARD_SPECULATIVE, {BPPSA_SCAN_AUTO, -1, 0}}, 4, false, false, true, false, false},
+            {{64, 1, 3, 6}, {BPPSA_BACKWARD_SPECULATIVE, {BPPSA_SCAN_AUTO, -1, 0}}, 4, true, false, true, true, false},
+            {{9, 4, 3, 6}, {BPPSA_BACKWARD_BP, {BPPSA_SCAN_AUTO, -1, 0}}, 0, true, false, true, true, true}};
 enum { WAYS = sizeof ways / sizeof *ways };
 
 static bppsa_recurrent_config config_of(int w, bppsa_dtype dtype) {
@@ -30,6 +31,7 @@ static bppsa_recurrent_config config_of(int w, bppsa_dtype dtype) {
   c.method = ways[w].method;
   c.resets = ways[w].resets;
   c.reset_state = ways[w].reset_state;
+  c.lengths = ways[w].lengths;
   c.no_bias = ways[w].no_bias;
   c.input_gradients = ways[w].inputs;
   c.forward.kind = ways[w].chunks > 0 ? BPPSA_FORWARD_SPECULATIVE : BPPSA_FORWARD_SEQUENTIAL;

@@ -66,6 +66,10 @@ static const way modes_of_cpu[] = {
     {"lstm --iterations 40 --layers 2 --stateful --validation 0.25 --ranks 2", "--checkpoint-every 3", NULL},
     {"gru --iterations 40 --stateful --bptt 2 --batch 40 --ranks 2", "--checkpoint-every 2", NULL},
     {"lstm --iterations 40 --loss all --stateful --validation 0.25 --ranks 2 --split time", "--checkpoint-every 3", NULL},
+    /* and in rows that all have the steps of two batches */
+    {"gru --iterations 40 --loss all --stateful --bptt 2 --validation 0.25 --forward-chunks 4 --warm-up 8",
+     "--checkpoint-every 3", NULL},
+    {"gru --iterations 40 --stateful --bptt 2 --batch 40 --ranks 2 --split time", "--checkpoint-every 2", NULL},
 };
 
 static const way modes_of_gpu[] = {

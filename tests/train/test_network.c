@@ -224,6 +224,62 @@ static void a_nan_is_found_where_it_appeared(void **state) {
   }
 }
 
+enum { WINDOWS = 3, PIECE = 5, STREAMS = 4, SAMPLES = 14 };
+
+/* Trains a GRU on streams whose gradients go back through three batches, in rows of several lengths or in whole ones. */
+static bppsa_status train_streams(bool whole, bool reset_state, bool lengths, curve *c) {
+  bppsa_dataset *data = bitstream(SAMPLES, PIECE, true);
+  bppsa_recurrent_config config = bppsa_recurrent_config_default();
+  bppsa_train_config trained = bppsa_train_config_default();
+  bppsa_train_result result;
+  const bppsa_train_callbacks callbacks = {.context = c, .on_step = keep_loss};
+  data->streams = true;
+  data->windows = WINDOWS;
+  data->whole_rows = whole;
+  data->lengths = lengths ? bppsa_calloc(SAMPLES, sizeof *data->lengths) : NULL;
+  for (int64_t i = 0; lengths && i < SAMPLES; ++i) {
+    data->lengths[i] = PIECE;
+  }
+  config.seq_len = WINDOWS * PIECE;
+  config.batch = STREAMS;
+  config.dtype = BPPSA_F64;
+  config.hidden = 3;
+  config.loss_all = true;
+  config.method.backward = BPPSA_BACKWARD_BP;
+  config.lengths = !whole;
+  config.resets = whole;
+  config.reset_state = reset_state;
+  *c = (curve){0};
+  assert_int_equal(bppsa_recurrent_create(&config, &bppsa_gru_cell, device, &c->model), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_init(c->model, BPPSA_INIT_DEFAULT, 0), BPPSA_OK);
+  trained.iterations = 9; /* more than two epochs, whose last batches have two samples */
+  trained.batch = STREAMS;
+  trained.order.kind = BPPSA_ORDER_DATA;
+  const bppsa_status status = bppsa_train(&trained, c->model, data, device, &callbacks, &result);
+  bppsa_model_destroy(c->model);
+  bppsa_dataset_destroy(data);
+  return status;
+}
+
+static void whole_rows_train_alike(void **state) {
+  (void)state;
+  curve ragged, whole;
+  assert_int_equal(train_streams(false, false, false, &ragged), BPPSA_OK);
+  assert_int_equal(train_streams(true, false, false, &whole), BPPSA_OK);
+  assert_int_equal(whole.steps, 9);
+  for (int64_t i = 0; i < 9; ++i) {
+    assert_true(fabs(ragged.losses[i] - whole.losses[i]) < 1e-12);
+  }
+  assert_int_equal(train_streams(true, true, false, &whole), BPPSA_ERR_UNSUPPORTED);
+  assert_string_equal(bppsa_last_error(),
+                      "gradients through 3 batches: of a network with a reset state in whole rows, expected rows of "
+                      "several lengths");
+  assert_int_equal(train_streams(true, false, true, &whole), BPPSA_ERR_UNSUPPORTED);
+  assert_string_equal(bppsa_last_error(),
+                      "gradients through 3 batches: of samples with lengths in whole rows, expected rows of several "
+                      "lengths");
+}
+
 /* This program is not linked with the stand-in for cuDNN: on the SIMT machine there are no convolutions, but there are the other
  * operators. */
 static void convolutions_need_cudnn(void **state) {
@@ -248,7 +304,7 @@ static void convolutions_need_cudnn(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(curves_are_the_processors), cmocka_unit_test(other_losses_train_alike),
-                                     cmocka_unit_test(a_nan_is_found_where_it_appeared),
+                                     cmocka_unit_test(a_nan_is_found_where_it_appeared), cmocka_unit_test(whole_rows_train_alike),
                                      cmocka_unit_test(convolutions_need_cudnn)};
   device = test_device(2);
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -88,6 +88,9 @@ struct bppsa_dataset {
   /* Of streams: a training pass has the steps of up to so many batches, the latest ones, and its gradient goes back through them
    * (train/trainer.h). Samples are sequences that are no rows of others. 0 or 1: the latest batch alone */
   int64_t windows;
+  /* Of windows, for models whose samples have one length: every pass has the steps of K batches, that of evaluation too. Where an
+   * epoch's first batches have fewer in front of them, the row begins with steps of zeros, and behind them anew (bppsa_spans) */
+  bool whole_rows;
   const bppsa_packing *packing; /* its samples are rows that hold others, a member of the set; NULL: they are not */
   uint64_t identity; /* sets of one kind and shape with the same identity hold the same values: a seed, or a checksum */
 };

@@ -16,7 +16,7 @@ fail() {
 }
 
 # A Python without the libraries: the copy finds no environment beside it, and modules of these names refuse to be imported.
-cp "$source/bench/rivals/recurrent.py" "$source/bench/rivals/cells.py" bench/rivals/
+cp "$source/bench/rivals/recurrent.py" "$source/bench/rivals/guest.py" "$source/bench/rivals/cells.py" bench/rivals/
 for module in numpy torch jax; do
   echo 'raise ImportError("none in this test")' >"none/$module.py"
 done
@@ -94,9 +94,10 @@ cat >played.py <<'PYTHON'
 import argparse, contextlib, gc, sys, types
 
 sys.path.insert(0, sys.argv[1])
+import guest
 import recurrent
 
-recurrent.import_torch(argparse.Namespace(threads=1, device="cpu"))
+guest.import_torch(argparse.Namespace(threads=1, device="cpu"))
 if "PyTorch" in recurrent.MISSING:
     sys.exit(0)
 np, torch = recurrent.np, recurrent.torch

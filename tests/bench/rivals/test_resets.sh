@@ -35,15 +35,24 @@ for name in os.listdir(sys.argv[1]):
     with open(os.path.join(sys.argv[1], name), encoding="utf-8") as file:
         document = json.load(file)
     rows = {row["method"]: row for row in document["rows"]}
-    assert len(rows) == 13 and document["segments"] >= document["batch"], rows
+    assert len(rows) == 14 and document["segments"] >= document["batch"], rows
     for method, row in rows.items():
         if "skipped" in row:
-            assert method.startswith(("jax", "torchrl")), row
+            assert method.startswith(("bppsa_jax", "jax", "torchrl")), row
             assert row["skipped"].startswith(("JAX is not installed", "needs torchrl", "torchrl refuses")), row
         else:
             assert row["ok"] and 0 < row["residual"] < 30 and 0 < row["min_s"] <= row["median_s"] <= row["max_s"], row
 PYTHON
 grep -q "bppsa .*1.00 times bppsa's" table.txt || fail "table: $(cat table.txt)"
+
+# The documents that are kept make the table: a row a point, and the median of every column.
+"$python" "$source/bench/rivals/resets.py" --table "$source/bench/results/resets" >kept.txt || fail "exit code $?: --table"
+[ "$(grep -c '^| GRU \|^| LSTM ' kept.txt)" -eq 10 ] || fail "--table: $(cat kept.txt)"
+tail -n 1 kept.txt | grep -q '^| median | | | | [0-9.]* | ' || fail "--table has no median: $(tail -n 1 kept.txt)"
+if "$python" "$source/bench/rivals/resets.py" --table results >lacks.txt 2>&1; then
+  fail "--table of a folder that lacks points"
+fi
+grep -q "error: results/gru_1_128_128_3.json: " lacks.txt || fail "--table of a folder that lacks points: $(cat lacks.txt)"
 
 # A wrong point is refused; a method whose result is wrong is named, and the exit code says it.
 cat >wrong.py <<'PYTHON'

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What pruning saves in the scan of a convolutional network: its critical path beside BP's, as a table and as a picture.
 
-    python3 examples/python/pruned_flops.py [--network vgg11] [--levels 2] [--out flops.svg]
+    python3 examples/python/pruned.py [--network vgg11] [--levels 2] [--out flops.svg]
 
 The picture is drawn by gnuplot, which the project needs anyway; without it there is the table alone.
 """
