@@ -86,7 +86,7 @@ template <typename real> int rest_cluster(const speculate_arrays<real> &s, int64
 
 /* Finds the largest cluster for which the GPU has room, for the first layer and for the others. */
 template <typename real, template <typename> class cell, int HP> bppsa_status rest_fits(int device, int *most_cluster) {
-  const size_t shared = REST_WARPS * 2 * HP * sizeof(real);
+  const size_t shared = REST_WARPS * FORWARD_BUFFERS * HP * sizeof(real);
   for (*most_cluster = REST_CLUSTER; *most_cluster > 1; *most_cluster /= 2) {
     bool one, wider;
     BPPSA_TRY(
@@ -106,7 +106,7 @@ template <typename real, template <typename> class cell, int HP, bool ONE>
 bppsa_status launch_speculate(cudaStream_t stream, const layer_arrays<real> &c, const speculate_arrays<real> &s, int64_t rounds,
                               bool first, bool last) {
   const unsigned items = (unsigned)(s.chunks * c.batch);
-  const size_t shared = 2 * HP * sizeof(real);
+  const size_t shared = FORWARD_BUFFERS * HP * sizeof(real);
   int warps;
   const int cluster = rest_cluster(s, c.batch, &warps);
   const bool early = s.most_cluster > 1; /* then the GPU and the code are of sm_90 or later */
@@ -361,7 +361,7 @@ METHOD(bppsa_status, forward)(cudaStream_t stream, const layer_arrays<real> &c) 
     return wide_launch<real, cell, false>(stream, c);
   }
   return padded(c.hidden, [&](auto hp) {
-    const size_t shared = 2 * hp.value * sizeof(real);
+    const size_t shared = FORWARD_BUFFERS * hp.value * sizeof(real);
     if (c.pre == NULL) {
       BPPSA_LAUNCH((bppsa_recurrent_forward<real, cell, hp.value, true>), (unsigned)c.batch, WARP_LANES, shared, stream, c);
     } else {

@@ -83,6 +83,8 @@ template <typename real, template <typename> class cell, int HP, walk_kind KIND>
   real *delta_x, *delta_h, *g_to;
   int64_t state, g_row, x_row; /* g_row: reals from one step of g to the next */
   int64_t c_place;             /* of a pair: reals from the gradient of h to that of c */
+  resets_of_rounds<AHEAD> resets;
+  real begin_h, begin_c; /* the unit's numbers of the state from which the sample begins anew; c: of a pair */
 };
 
 /* Reads the next step; with `step` also what only that step needs. */
@@ -184,13 +186,11 @@ template <typename real> __device__ __forceinline__ real walk_begin(const layer_
   return begin_number(c, half * c.hidden + (unit ? lane : 0));
 }
 
-/* Computes AHEAD steps, of the `left` that are left, and reads the numbers of the next ones. Bit i of `resets` says whether the
- * sample begins anew, from begin_h and begin_c, in front of step i of the round, where the form allows that. row: of the round's
- * first step. to_zero: the last of the steps that are left leads to g_0. */
-template <walk_form FORM, typename real, template <typename> class cell, int HP, walk_kind KIND>
-__device__ __forceinline__ void walk_round(const layer_arrays<real> &c, bool unit, int lane, int left, bool to_zero,
-                                           uint32_t resets, real begin_h, real begin_c, int64_t row, real *delta,
-                                           walk_lane<real, cell, HP, KIND> *l) {
+/* Computes AHEAD steps, of the `left` that are left, and reads the numbers of the next ones. RESETS: the batch has some. row: of
+ * the round's first step. to_zero: the last of the steps that are left leads to g_0. */
+template <walk_form FORM, bool RESETS, typename real, template <typename> class cell, int HP, walk_kind KIND>
+__device__ __forceinline__ void walk_round(const layer_arrays<real> &c, bool unit, int lane, int left, bool to_zero, int64_t row,
+                                           real *delta, walk_lane<real, cell, HP, KIND> *l) {
   enum {
     K = cell<real>::MATRICES,
     AHEAD = walk_lane<real, cell, HP, KIND>::AHEAD,
@@ -198,10 +198,14 @@ __device__ __forceinline__ void walk_round(const layer_arrays<real> &c, bool uni
     EARLY = WHOLE && K == 1 /* all reads come first; other cells have no registers for that */
   };
   const real x = l->x;
+  const uint32_t resets = RESETS ? l->resets.bits : 0;
   walk_step<real, cell> behind[EARLY ? (int)AHEAD : 1] = {}; /* of the next round */
   if (l->SUM && l->reads_x && (WHOLE || AHEAD + lane % AHEAD < left)) {
     l->x = *l->x_at;
     l->x_at -= l->x_row;
+  }
+  if (RESETS) {
+    l->resets.fetch(WHOLE, left, lane);
   }
   BPPSA_UNROLL
   for (int i = 0; EARLY && i < AHEAD; ++i) {
@@ -209,6 +213,9 @@ __device__ __forceinline__ void walk_round(const layer_arrays<real> &c, bool uni
   }
   BPPSA_UNROLL
   for (int i = 0; i < AHEAD; ++i) {
+    if (RESETS && i + 1 == AHEAD) {
+      l->resets.vote(); /* early enough for the next round */
+    }
     if (WHOLE || i < left) {
       walk_step<real, cell> now = l->ring[i];
       if (EARLY) {
@@ -218,10 +225,10 @@ __device__ __forceinline__ void walk_round(const layer_arrays<real> &c, bool uni
       }
       const real own_x = l->SUM ? __shfl_sync(0xffffffffu, x, i) : (real)0;
       real before = now.unit.before(l->ring[(i + 1) % AHEAD].unit);
-      const bool anew = FORM != WALK_FORM_PLAIN && (resets >> i & 1) != 0;
+      const bool anew = RESETS && FORM != WALK_FORM_PLAIN && (resets >> i & 1) != 0;
       if (anew) {
-        now.unit.begin(begin_h, begin_c);
-        before = begin_h;
+        now.unit.begin(l->begin_h, l->begin_c);
+        before = l->begin_h;
       }
       walk_back<FORM>(c, now, before, own_x, unit, lane, !WHOLE && to_zero && i + 1 == left, anew, row - i * c.batch,
                       delta + i % 2 * K * HP, l);
@@ -263,44 +270,39 @@ __device__ __forceinline__ void walk_steps(const layer_arrays<real> &c, bool uni
   int left = count;
   BPPSA_UNROLL_BY(1)
   for (; left >= 2 * AHEAD; left -= AHEAD) {
-    walk_round<WALK_FORM_PLAIN>(c, unit, lane, left, false, 0, (real)0, (real)0, 0, delta, l);
+    walk_round<WALK_FORM_PLAIN, false>(c, unit, lane, left, false, 0, delta, l);
   }
   for (; left > 0; left -= AHEAD) {
-    walk_round<WALK_FORM_ANY>(c, unit, lane, left, first == 0, 0, (real)0, (real)0, 0, delta, l);
+    walk_round<WALK_FORM_ANY, false>(c, unit, lane, left, first == 0, 0, delta, l);
   }
 }
 
-/* The same in a batch that has resets. */
+/* The same in a batch that has resets. Rounds without one run the loop of a batch that has none. A round with one takes another
+ * form: for cells whose registers have room for it one that selects in each step, otherwise the one that also takes the last
+ * steps. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ void walk_steps_cut(const layer_arrays<real> &c, bool unit, int lane, int64_t b, int64_t first,
                                                int count, real *delta, walk_lane<real, cell, HP, KIND> *l) {
-  enum { AHEAD = walk_lane<real, cell, HP, KIND>::AHEAD };
-  const uint32_t puts = c.begun != NULL ? (1u << AHEAD) - 1 : 0; /* a round with one of these resets writes a gradient */
-  const real begin_h = walk_begin(c, unit, lane, 0), begin_c = cell<real>::PAIR ? walk_begin(c, unit, lane, cell<real>::PAIR) : 0;
-  resets_behind words(c.resets, b, first + count);
-  uint32_t resets = 0;
-  int left = count, known = 0; /* known: rounds whose resets are in `resets` */
+  enum { AHEAD = walk_lane<real, cell, HP, KIND>::AHEAD, HAS_CUT = cell<real>::MATRICES == 1 || KIND == WALK_FREE };
+  const uint32_t puts = c.begun != NULL ? ~0u : 0; /* a round with one of these resets writes a gradient */
+  int left = count;
+  l->begin_h = walk_begin(c, unit, lane, 0);
+  l->begin_c = cell<real>::PAIR ? walk_begin(c, unit, lane, cell<real>::PAIR) : 0;
+  l->resets.begin(c.resets, c.batch, lane, (first + count - 1) * c.batch + b, true, count);
   while (left > 0) {
-    if (known == 0) {
-      resets = words.next();
-      known = RESET_STEPS / AHEAD;
-    }
-    const int whole = left / AHEAD - 1, most = whole < known ? whole : known;
-    int rounds = most;
+    bool plain = left >= 2 * AHEAD && l->resets.bits == 0;
     BPPSA_UNROLL_BY(1)
-    for (; rounds > 0 && (resets & puts) == 0; --rounds) {
-      walk_round<WALK_FORM_CUT>(c, unit, lane, 0, false, resets, begin_h, begin_c, 0, delta, l);
-      resets >>= AHEAD;
-    }
-    known -= most > 0 ? most - rounds : 0;
-    left -= most > 0 ? (most - rounds) * AHEAD : 0;
-    if (known > 0) {
-      walk_round<WALK_FORM_ANY>(c, unit, lane, left, first == 0, resets, begin_h, begin_c, (first + left - 1) * c.batch + b,
-                                delta, l);
-      resets >>= AHEAD;
-      --known;
+    while (plain) {
+      walk_round<WALK_FORM_PLAIN, true>(c, unit, lane, left, false, 0, delta, l);
       left -= AHEAD;
+      plain = left >= 2 * AHEAD && l->resets.bits == 0;
     }
+    if (HAS_CUT && left >= 2 * AHEAD && (l->resets.bits & puts) == 0) {
+      walk_round<HAS_CUT ? WALK_FORM_CUT : WALK_FORM_ANY, true>(c, unit, lane, left, false, 0, delta, l);
+    } else {
+      walk_round<WALK_FORM_ANY, true>(c, unit, lane, left, first == 0, (first + left - 1) * c.batch + b, delta, l);
+    }
+    left -= AHEAD;
   }
 }
 
@@ -314,7 +316,8 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_walk(layer_arra
   if (chunks_rest(s)) {
     return;
   }
-  const int lane = (int)threadIdx.x % WARP_LANES, warps = (int)blockDim.x / WARP_LANES;
+  const int place = (int)threadIdx.x % WARP_LANES, warps = (int)blockDim.x / WARP_LANES;
+  const int lane = RESETS ? launch_number(place) : place; /* otherwise the compiler computes it anew in every round */
   const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / WARP_LANES, 0); /* the compiler sees that all lanes agree */
   const int64_t hidden = c.hidden, item = (int64_t)blockIdx.x * warps + warp, p = item / c.batch, b = item % c.batch;
   const bool works = p < (s.from_zero ? s.links : s.chunks) && chunks_want(s, b), unit = lane < hidden;

@@ -7,6 +7,9 @@
 #include "recurrent/gpu/cell_cuda.cuh"
 #include "recurrent/gpu/lanes.cuh"
 
+/* Vectors of HP reals that a warp has in shared memory: h of two steps in turn, and the state from which samples begin anew. */
+enum { FORWARD_BUFFERS = 3 };
+
 /* What a lane keeps in registers: rows of weights, the state, inputs that are being read, and the addresses of the next ones. */
 template <typename real, int K, int HP, int AHEAD, bool ONE> struct forward_lane {
   enum { GIVEN = ONE ? 1 : K, ROOM = ONE ? 1 : AHEAD };
@@ -28,11 +31,11 @@ __device__ __forceinline__ void forward_read(int64_t hidden, real *to, forward_l
   l->input += l->input_row;
 }
 
-/* Computes h_t from h_{t-1} W_hhᵀ and pre_t, or x. in: HP reals of shared memory. is_far: that of l, or false where it is known
- * to be false. */
+/* Computes h_t from h_{t-1} W_hhᵀ and pre_t, or x. in: HP reals of shared memory, for h_{t-1}; from: what is multiplied, `in` or
+ * the state from which the sample begins anew. is_far: that of l, or false where it is known to be false. */
 template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
 __device__ __forceinline__ void forward_step(const layer_arrays<real> &c, int lane, bool is_far, const real x[], real *in,
-                                             forward_lane<real, K, HP, AHEAD, ONE> *l) {
+                                             const real *from, forward_lane<real, K, HP, AHEAD, ONE> *l) {
   enum { Q = quad<real>::SIZE, SAVED = cell<real>::SAVED > 0 ? cell<real>::SAVED : 1 };
   real product[K], pre[K], saved[SAVED] = {};
   quad<real> rows[HP / Q];
@@ -42,7 +45,7 @@ __device__ __forceinline__ void forward_step(const layer_arrays<real> &c, int la
   __syncwarp();
   BPPSA_UNROLL
   for (int q = 0; q < HP / Q; ++q) { /* all reads are in flight before the first is used */
-    rows[q] = ((const quad<real> *)in)[q];
+    rows[q] = ((const quad<real> *)from)[q];
   }
   BPPSA_UNROLL
   for (int k = 0; k < K; ++k) {
@@ -79,15 +82,19 @@ template <typename real> __device__ __forceinline__ real forward_begin(const lay
 }
 
 /* Computes AHEAD steps, and reads the numbers of the next ones: this round and the next have all their steps, and no bias has a far
- * part. CUT: bit i of `anew` says whether the sample begins anew, from begin_h and begin_c, in front of step i; otherwise it does
+ * part. CUT: bit i of `bits` says whether the sample begins anew, from begin_h and begin_c, in front of step i; otherwise it does
  * not. EARLY: the inputs of all steps are shuffled at once in front of them. In a block of several warps the compiler asks before
  * each shuffle whether the lanes agree, and the step waits for that. also(whole): reads what the caller needs behind the round,
- * when the round no longer waits for its own numbers; whole: this round and the next have all their steps. */
+ * when the round no longer waits for its own numbers; whole: this round and the next have all their steps.
+ *
+ * A cell of one matrix reads h_{t-1} from shared memory alone. Where its sample begins anew it reads the state that lies beside it,
+ * so that no step waits for a choice between two numbers; `resets` goes along, of `left` steps. */
 template <bool CUT, bool EARLY, typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K,
           typename reads = forward_reads_no_more>
 __device__ __forceinline__ void forward_round(const layer_arrays<real> &c, int lane, real *shared,
                                               forward_lane<real, K, HP, AHEAD, ONE> *l, const reads &also = reads(),
-                                              uint32_t anew = 0, real begin_h = 0, real begin_c = 0) {
+                                              uint32_t bits = 0, real begin_h = 0, real begin_c = 0,
+                                              resets_of_rounds<AHEAD> *resets = nullptr, int64_t left = 0) {
   const real given = l->coming[0][0];
   real x_of[AHEAD] = {};
   BPPSA_UNROLL
@@ -111,12 +118,19 @@ __device__ __forceinline__ void forward_round(const layer_arrays<real> &c, int l
     if (!ONE && i == 0) {
       also(true);
     }
-    if (CUT) {
-      const bool cut = (anew >> i & 1) != 0;
-      l->h = cut ? begin_h : l->h;
-      l->c = cut ? begin_c : l->c;
+    if (CUT && K == 1 && i == 0) {
+      resets->fetch(true, left, lane);
     }
-    forward_step<real, cell, HP, AHEAD, ONE, K>(c, lane, false, x, shared + i % 2 * HP, l);
+    if (CUT && K == 1 && i + 1 == AHEAD) {
+      resets->vote(); /* early enough for the next round */
+    }
+    real *in = shared + i % 2 * HP;
+    const bool anew = CUT && (bits >> i & 1) != 0;
+    if (CUT && K > 1) {
+      l->h = anew ? begin_h : l->h;
+      l->c = anew ? begin_c : l->c;
+    }
+    forward_step<real, cell, HP, AHEAD, ONE, K>(c, lane, false, x, in, anew && K == 1 ? shared + 2 * HP : in, l);
   }
 }
 
@@ -152,7 +166,8 @@ __device__ __forceinline__ void forward_singly(const layer_arrays<real> &c, int 
       l->h = forward_begin(c, lane, 0);
       l->c = cell<real>::PAIR ? forward_begin(c, lane, cell<real>::PAIR) : 0;
     }
-    forward_step<real, cell, HP, AHEAD, ONE, K>(c, lane, l->is_far, x, shared + i % 2 * HP, l);
+    real *in = shared + i % 2 * HP;
+    forward_step<real, cell, HP, AHEAD, ONE, K>(c, lane, l->is_far, x, in, in, l);
   }
   BPPSA_UNROLL
   for (int i = 0; i < l->ROOM * l->GIVEN; ++i) {
@@ -181,6 +196,9 @@ __device__ __forceinline__ void forward_prepare(const layer_arrays<real> &c, int
   l->input_row = ONE ? AHEAD * c.batch : l->state * K;
   if (lane >= hidden && lane < HP) {
     shared[lane] = shared[HP + lane] = 0;
+  }
+  if (K == 1 && lane < HP && c.resets.words != nullptr) {
+    shared[2 * HP + lane] = lane < hidden ? begin_number(c, lane) : 0;
   }
 }
 
@@ -224,12 +242,20 @@ __device__ __forceinline__ void forward_run(const layer_arrays<real> &c, int lan
   const int64_t rounds = l->is_far || left < 2 * AHEAD ? 0 : left / AHEAD - 1;
   const bool cuts = c.resets.words != nullptr;
   forward_fill<real>(lane, left, c.hidden, l);
-  if (cuts) {
+  if (cuts && K > 1) { /* with a vote in each round the compiler finds a slower order for these cells */
     const real begin_h = forward_begin(c, lane, 0), begin_c = cell<real>::PAIR ? forward_begin(c, lane, cell<real>::PAIR) : 0;
     rounds_with_resets<AHEAD>(resets_ahead(c.resets, b, end - left), rounds, [&](uint32_t anew) {
       forward_round<true, false, real, cell, HP, AHEAD, ONE, K>(c, lane, shared, l, forward_reads_no_more(), anew, begin_h,
                                                                 begin_c);
     });
+  } else if (cuts) {
+    resets_of_rounds<AHEAD> resets;
+    resets.begin(c.resets, c.batch, lane, (end - left) * c.batch + b, false, left);
+    BPPSA_UNROLL_BY(1)
+    for (int64_t round = 0; round < rounds; ++round) {
+      forward_round<true, false, real, cell, HP, AHEAD, ONE, K>(c, lane, shared, l, forward_reads_no_more(), resets.bits, 0, 0,
+                                                                &resets, left - round * AHEAD);
+    }
   } else {
     BPPSA_UNROLL_BY(1)
     for (int64_t round = 0; round < rounds; ++round) {
@@ -255,7 +281,7 @@ __device__ __forceinline__ void forward_sample(const layer_arrays<real> &c, int 
 }
 
 /* h_1 .. h_T with a warp for each sample and a lane for each unit, whose rows of W_hh are in registers; lanes beyond H do the
- * same as lane 0. ONE: an input of size 1, whose products are computed here. shared: 2 · HP reals. */
+ * same as lane 0. ONE: an input of size 1, whose products are computed here. shared: FORWARD_BUFFERS · HP reals. */
 template <typename real, template <typename> class cell, int HP, bool ONE>
 __global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_forward(layer_arrays<real> c) {
   enum { K = cell<real>::MATRICES, AHEAD = cell<real>::AHEAD };

@@ -84,27 +84,6 @@ struct resets_ahead {
   }
 };
 
-/* The same backward, as layer_resets::back. Bits of steps in front of the first one say nothing. */
-struct resets_behind {
-  const uint32_t *at, *first;
-  uint32_t low, high;
-  int by;
-
-  __device__ __forceinline__ resets_behind(const layer_resets &r, int64_t b, int64_t end)
-      : at(r.words + b * r.row + (end > 0 ? (end - 1) / 32 : 0)), first(r.words + b * r.row), high(*at),
-        by((int)((end + 31) % 32 + 1)) {
-    at -= at > first;
-    low = *at;
-  }
-  __device__ __forceinline__ uint32_t next() {
-    const uint32_t bits = __brev(layer_resets::bits_of(low, high, by));
-    high = low;
-    at -= at > first;
-    low = *at;
-    return bits;
-  }
-};
-
 /* Calls round(bits) for so many rounds of STEPS steps: bit i of `bits` says whether step i of the round resets the sample. */
 template <int STEPS, typename F>
 __device__ __forceinline__ void rounds_with_resets(resets_ahead resets, int64_t rounds, const F &round) {
@@ -119,6 +98,57 @@ __device__ __forceinline__ void rounds_with_resets(resets_ahead resets, int64_t 
     rounds -= now;
   }
 }
+
+/* Goes with one warp through the resets of a sample, in rounds of STEPS steps. Each lane reads the byte of one of a round's steps,
+ * and a vote gives all of them: bit i of `bits` says whether step i of the present round resets the sample (bits i +
+ * STEPS, .. say the same). Bytes are read one round ahead or, where rounds are short, two, so that nobody waits for them. */
+template <int STEPS> struct resets_of_rounds {
+  enum { EARLY = STEPS >= 8 ? 1 : 2 };
+  const uint8_t *at; /* the lane's byte of the next round to read */
+  int64_t row;       /* bytes from one round to the next; negative: backward */
+  uint32_t bits;
+  uint8_t coming, later; /* of the next round and, EARLY = 2, of the one behind it */
+
+  /* first: the row of the first round's first step; back: the next step is the one in front of it. steps: how many there are. */
+  __device__ __forceinline__ void begin(const layer_resets &r, int64_t batch, int lane, int64_t first, bool back, int64_t steps) {
+    const int64_t step = back ? -batch : batch;
+    at = r.mask + first + step_of(lane) * step;
+    row = STEPS * step;
+    fetch_if(step_of(lane) < steps);
+    coming = later;
+    vote();
+    if (EARLY == 2) {
+      fetch_if(STEPS + step_of(lane) < steps);
+    }
+  }
+  /* A round begins, of `left` steps that are left: reads bytes of a later round. whole: this round and the next have all steps. */
+  __device__ __forceinline__ void fetch(bool whole, int64_t left, int lane) {
+    if (EARLY == 2) {
+      coming = later;
+    }
+    fetch_if((whole && EARLY == 1) || EARLY * STEPS + step_of(lane) < left);
+    if (EARLY == 1) {
+      coming = later;
+    }
+  }
+  /* Finds the bits of the next round. */
+  __device__ __forceinline__ void vote() {
+    bits = __ballot_sync(0xffffffffu, coming != 0);
+  }
+
+private:
+  /* Returns the lane's step in a round. */
+  __device__ static __forceinline__ int step_of(int lane) {
+    return lane % STEPS;
+  }
+  __device__ __forceinline__ void fetch_if(bool exists) {
+    later = 0;
+    if (exists) {
+      later = *at;
+      at += row;
+    }
+  }
+};
 
 /* For walks whose rounds of so many steps are faster (WHOLE) where no sample begins anew in them and they have all their steps, as
  * the next round has. Returns how many steps are left when the walk cannot go on in this form, of `left` steps whose first `plain`

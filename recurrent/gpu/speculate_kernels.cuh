@@ -247,7 +247,8 @@ __device__ __forceinline__ walked<real> walk_chunk(const layer_arrays<real> &c, 
   if (left > 0) {
     read_next(left < LOOK ? left : (int)LOOK);
   }
-  forward_step<real, cell, HP, AHEAD, ONE, K>(c, lane, l->is_far, x, shared + HP, l); /* rounds begin with the other buffer */
+  real *in = shared + HP; /* rounds begin with the other buffer */
+  forward_step<real, cell, HP, AHEAD, ONE, K>(c, lane, l->is_far, x, in, in, l);
   look.apart = unit_apart<(bool)PAIR>(l->h, stored, l->c, stored_c, &look.same);
   bool stops = look.within(look.bounds(s, c.relu, l->h, bounds).accept);
   w.found = stops ? 0 : SPECULATE_CHANGED;
@@ -529,7 +530,7 @@ __global__ void __launch_bounds__(REST_THREADS, 1)
   const int of_block = __shfl_sync(0xffffffffu, (int)threadIdx.x / WARP_LANES, 0); /* the compiler sees that all lanes agree */
   const int64_t each = blockDim.x / WARP_LANES, warps = cluster * each;
   const int64_t b = blockIdx.x / cluster, warp = blockIdx.x % cluster * each + of_block;
-  real *shared = launch_held(memory + of_block * 2 * HP);
+  real *shared = launch_held(memory + of_block * FORWARD_BUFFERS * HP);
   launch_wait();
   const bool idle = s.report->idle != 0; /* the last warp may change pause.left while others have not read it */
   int in = rounds > 0;                   /* where the latest ends and doubts are */
