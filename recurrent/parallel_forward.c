@@ -123,7 +123,7 @@ double bppsa_forward_most_work(int64_t gates, const bppsa_forward_plan *plan, in
  * (docs/gpu-parallel.md), in f32. slots: issue slots of a step, which count where a scheduler has several warps. */
 static const struct gpu_cycles {
   double step, mend, round, fixed, slots;
-} gpu_cycles[3][2] = {{{175, 210, 2600, 14500, 57}, {410, 450, 2600, 16000, 170}}, /* H <= 32: RNN, cells with gates */
+} gpu_cycles[3][2] = {{{175, 200, 2600, 14500, 57}, {410, 450, 2600, 16000, 170}}, /* H <= 32: RNN, cells with gates */
                       {{500, 620, 0, 32000, 0}, {780, 1000, 0, 32000, 0}},         /* wide layers: means over their widths */
                       {{2000, 2200, 0, 32000, 0}, {5000, 5400, 0, 32000, 0}}};     /* others: estimates */
 

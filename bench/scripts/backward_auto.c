@@ -18,7 +18,8 @@
  *
  * Networks: the weights given (gpu: and default and orthogonal ones), or those random ones of a cell. Inputs are random bits,
  * gradients of the outputs uniform in [-1, 1] at the last step or, of weights whose name has "_all" and of random ones, at every
- * step. over_sequential_and_scan: the mean of `auto` over the faster of BP and the best scan; over_best (cpu): over the fastest of
+ * step. forward_over_best (gpu): the mean of 200 forward passes by `auto` over the faster of the sequential and the speculative
+ * one. over_sequential_and_scan: the mean of `auto` over the faster of BP and the best scan; over_best (cpu): over the fastest of
  * these and of speculation alone. Prints a JSON array. */
 #include <inttypes.h>
 #include <math.h>
@@ -177,6 +178,30 @@ static double mean_of(const bppsa_backward_plan *plan, const bppsa_backward_stat
   return sum / PASSES;
 }
 
+/* The mean time of 200 forward passes by `auto` that all take the path of `one`, those in pauses included: then two launches end at
+ * once, and the third one computes the sequential pass. */
+static double forward_mean(const bppsa_forward_shape *shape, const bppsa_forward_stats *one) {
+  const double sequential = bppsa_forward_gpu_seconds(shape, NULL, 0), launch = 1.1e-6;
+  bppsa_forward_method method = bppsa_forward_method_default();
+  bppsa_forward_plan plan;
+  bppsa_forward_pause pause = {0, 0};
+  double sum = 0;
+  method.kind = BPPSA_FORWARD_AUTO;
+  require(bppsa_forward_plan_make(&method, shape, &plan));
+  if (!plan.speculative) {
+    return sequential;
+  }
+  for (int i = 0; i < PASSES; ++i) {
+    if (bppsa_forward_pause_begin(&plan, &pause)) {
+      sum += bppsa_forward_gpu_seconds(shape, &plan, (double)one->path);
+      pause = bppsa_forward_pause_after(&plan, one, pause);
+    } else {
+      sum += sequential + 2 * launch;
+    }
+  }
+  return sum / PASSES;
+}
+
 static void predict(const subject *s, const bppsa_device *device, bool first) {
   bppsa_recurrent_config c = config_of(s, BATCH), chosen;
   const bppsa_forward_shape shape = bppsa_recurrent_forward_shape(&c, s->cell, BPPSA_CUDA, BPPSA_FORWARD_MULTIPROCESSORS);
@@ -214,14 +239,18 @@ static void predict(const subject *s, const bppsa_device *device, bool first) {
   const double mean = takes                                         ? mean_of(&plan, &found, speculative, fallback, &speculated)
                       : chosen.method.backward == BPPSA_BACKWARD_BP ? bp
                                                                     : scan;
+  const double ahead_sequential = bppsa_forward_gpu_seconds(&shape, NULL, 0),
+               ahead_speculative = bppsa_forward_gpu_seconds(&shape, &forward, (double)along.path),
+               ahead_mean = forward_mean(&shape, &along);
   print_subject(s, BATCH, first);
   printf("\"forward_path\": %" PRId64 ", \"forward_sequential_us\": %.1f, \"forward_speculative_us\": %.1f, "
+         "\"forward_auto_mean_us\": %.1f, \"forward_over_best\": %.3f, "
          "\"backward_chunks\": %" PRId64 ", \"backward_path\": %" PRId64 ", \"work\": %.3f, \"rounds\": %" PRId64
          ", \"given_up\": %s, \"scan_chunks\": %" PRId64
          ", \"bp_us\": %.1f, \"scan_us\": %.1f, \"speculative_us\": %.1f, \"auto\": \"%s\", \"speculated\": "
          "%" PRId64 ", \"passes\": %d, \"auto_mean_us\": %.1f, \"over_sequential_and_scan\": %.3f}",
-         along.path, 1e6 * bppsa_forward_gpu_seconds(&shape, NULL, 0),
-         1e6 * bppsa_forward_gpu_seconds(&shape, &forward, (double)along.path), plan.chunks, found.path, found.work, found.rounds,
+         along.path, 1e6 * ahead_sequential, 1e6 * ahead_speculative, 1e6 * ahead_mean,
+         ahead_mean / fmin(ahead_sequential, ahead_speculative), plan.chunks, found.path, found.work, found.rounds,
          found.given_up ? "true" : "false", plan.scan_chunks, 1e6 * bp, 1e6 * scan,
          1e6 * (speculative + (found.given_up ? fallback : 0)), bppsa_backward_name(chosen.method.backward), speculated,
          (int)PASSES, 1e6 * mean, mean / fmin(bp, scan));

@@ -73,7 +73,7 @@ __device__ __forceinline__ void forward_step(const layer_arrays<real> &c, int la
 
 /* A round reads nothing else. */
 struct forward_reads_no_more {
-  __device__ __forceinline__ void operator()() const {}
+  __device__ __forceinline__ void operator()(bool) const {}
 };
 
 /* A number of the lane's unit in the state from which samples begin anew. half: 1 for c of a pair. */
@@ -83,33 +83,40 @@ template <typename real> __device__ __forceinline__ real forward_begin(const lay
 
 /* Computes AHEAD steps, and reads the numbers of the next ones: this round and the next have all their steps, and no bias has a far
  * part. CUT: bit i of `bits` says whether the sample begins anew, from begin_h and begin_c, in front of step i; otherwise it does
- * not. also(): reads what the caller needs behind the round, when the round no longer waits for its own numbers.
+ * not. EARLY: the inputs of all steps are shuffled at once in front of them. In a block of several warps the compiler asks before
+ * each shuffle whether the lanes agree, and the step waits for that. also(whole): reads what the caller needs behind the round,
+ * when the round no longer waits for its own numbers; whole: this round and the next have all their steps.
  *
  * A cell of one matrix reads h_{t-1} from shared memory alone. Where its sample begins anew it reads the state that lies beside it,
  * so that no step waits for a choice between two numbers; `resets` goes along, of `left` steps. */
-template <bool CUT, typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K,
+template <bool CUT, bool EARLY, typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K,
           typename reads = forward_reads_no_more>
 __device__ __forceinline__ void forward_round(const layer_arrays<real> &c, int lane, real *shared,
                                               forward_lane<real, K, HP, AHEAD, ONE> *l, const reads &also = reads(),
                                               uint32_t bits = 0, real begin_h = 0, real begin_c = 0,
                                               resets_of_rounds<AHEAD> *resets = nullptr, int64_t left = 0) {
   const real given = l->coming[0][0];
+  real x_of[AHEAD] = {};
+  BPPSA_UNROLL
+  for (int i = 0; i < (EARLY && ONE ? AHEAD : 0); ++i) {
+    x_of[i] = __shfl_sync(0xffffffffu, given, i);
+  }
   if (ONE) {
     forward_read(c.hidden, l->coming[0], l);
-    also();
+    also(true);
   }
   BPPSA_UNROLL
   for (int i = 0; i < AHEAD; ++i) {
     real x[K];
     BPPSA_UNROLL
     for (int k = 0; k < l->GIVEN; ++k) {
-      x[k] = ONE ? __shfl_sync(0xffffffffu, given, i) : l->coming[ONE ? 0 : i][k];
+      x[k] = !ONE ? l->coming[ONE ? 0 : i][k] : EARLY ? x_of[i] : __shfl_sync(0xffffffffu, given, i);
     }
     if (!ONE) {
       forward_read(c.hidden, l->coming[ONE ? 0 : i], l);
     }
     if (!ONE && i == 0) {
-      also();
+      also(true);
     }
     if (CUT && K == 1 && i == 0) {
       resets->fetch(true, left, lane);
@@ -143,7 +150,7 @@ __device__ __forceinline__ void forward_singly(const layer_arrays<real> &c, int 
       forward_read(c.hidden, behind[i], l);
     }
   }
-  also();
+  also(false);
   BPPSA_UNROLL_BY(1)
   for (int i = 0; i < AHEAD && i < left; ++i) {
     real x[K];
@@ -222,7 +229,7 @@ template <typename real, template <typename> class cell, int HP, int AHEAD, bool
 __device__ __forceinline__ void forward_next(const layer_arrays<real> &c, int lane, int64_t left, real *shared,
                                              forward_lane<real, K, HP, AHEAD, ONE> *l, const reads &also) {
   if (left >= 2 * AHEAD && !l->is_far) {
-    forward_round<false, real, cell, HP, AHEAD, ONE, K>(c, lane, shared, l, also);
+    forward_round<false, true, real, cell, HP, AHEAD, ONE, K>(c, lane, shared, l, also);
   } else {
     forward_singly<real, cell, HP, AHEAD, ONE, K>(c, lane, left, shared, l, also);
   }
@@ -238,20 +245,21 @@ __device__ __forceinline__ void forward_run(const layer_arrays<real> &c, int lan
   if (cuts && K > 1) { /* with a vote in each round the compiler finds a slower order for these cells */
     const real begin_h = forward_begin(c, lane, 0), begin_c = cell<real>::PAIR ? forward_begin(c, lane, cell<real>::PAIR) : 0;
     rounds_with_resets<AHEAD>(resets_ahead(c.resets, b, end - left), rounds, [&](uint32_t anew) {
-      forward_round<true, real, cell, HP, AHEAD, ONE, K>(c, lane, shared, l, forward_reads_no_more(), anew, begin_h, begin_c);
+      forward_round<true, false, real, cell, HP, AHEAD, ONE, K>(c, lane, shared, l, forward_reads_no_more(), anew, begin_h,
+                                                                begin_c);
     });
   } else if (cuts) {
     resets_of_rounds<AHEAD> resets;
     resets.begin(c.resets, c.batch, lane, (end - left) * c.batch + b, false, left);
     BPPSA_UNROLL_BY(1)
     for (int64_t round = 0; round < rounds; ++round) {
-      forward_round<true, real, cell, HP, AHEAD, ONE, K>(c, lane, shared, l, forward_reads_no_more(), resets.bits, 0, 0, &resets,
-                                                         left - round * AHEAD);
+      forward_round<true, false, real, cell, HP, AHEAD, ONE, K>(c, lane, shared, l, forward_reads_no_more(), resets.bits, 0, 0,
+                                                                &resets, left - round * AHEAD);
     }
   } else {
     BPPSA_UNROLL_BY(1)
     for (int64_t round = 0; round < rounds; ++round) {
-      forward_round<false, real, cell, HP, AHEAD, ONE, K>(c, lane, shared, l);
+      forward_round<false, false, real, cell, HP, AHEAD, ONE, K>(c, lane, shared, l);
     }
   }
   for (left -= rounds * AHEAD; left > 0; left -= AHEAD) {

@@ -25,7 +25,7 @@
 #include "recurrent/settle.h"
 
 template <typename real> __device__ __forceinline__ real distance_of(real a, real b) {
-  return a > b ? a - b : b - a;
+  return fabs(a - b);
 }
 
 __device__ __forceinline__ bool same_bits(float a, float b) {
@@ -36,16 +36,23 @@ __device__ __forceinline__ bool same_bits(double a, double b) {
 }
 
 /* Returns how far the new state of a unit is from the stored one: h, and of a pair c, which is not bounded, relative to max(1,
- * |c|). 0 where both have the same bits; NaN where they cannot be compared. */
+ * |c|). *same: both have the same bits. NaN where they cannot be compared, which may have the same bits. */
 template <bool PAIR, typename real>
-__device__ __forceinline__ real unit_distance(real h, real stored, real c, real stored_c, bool *same) {
+__device__ __forceinline__ real unit_apart(real h, real stored, real c, real stored_c, bool *same) {
   *same = same_bits(h, stored) && (!PAIR || same_bits(c, stored_c));
-  real distance = *same ? 0 : distance_of(h, stored);
+  real distance = distance_of(h, stored);
   if (PAIR && !*same) {
     const real size = c < 0 ? -c : c, of_c = distance_of(c, stored_c) / (size > 1 ? size : 1);
     distance = of_c > distance || of_c != of_c ? of_c : distance;
   }
   return distance;
+}
+
+/* The same, but 0 where both have the same bits. */
+template <bool PAIR, typename real>
+__device__ __forceinline__ real unit_distance(real h, real stored, real c, real stored_c, bool *same) {
+  const real distance = unit_apart<PAIR>(h, stored, c, stored_c, same);
+  return *same ? 0 : distance;
 }
 
 /* Clears a chunk's numbers before the tail writes what it did with the chunks that it walks through. */
@@ -120,10 +127,23 @@ __global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_speculate(layer_ar
   speculate_chunk<false, real, cell>(c, s, lane, slot / c.batch, slot % c.batch, 0, shared, &l);
 }
 
-/* Is every unit of a warp the same as the stored one, or at most as far away as a tolerance relative to `size`? */
-template <typename real> __device__ __forceinline__ bool warp_within(bool same, real distance, double size, double tolerance) {
-  const double most = tolerance * size; /* infinite where a state has overflowed: then only bits count */
-  return !__any_sync(0xffffffffu, !(same || (tolerance > 0 && isfinite(most) && (double)distance <= most)));
+/* The largest number of the type that is at most `most` > 0. */
+__device__ __forceinline__ void largest_within(double most, float *bound) {
+  const float nearest = (float)most;
+  *bound = (double)nearest > most ? __int_as_float(__float_as_int(nearest) - 1) : nearest;
+}
+__device__ __forceinline__ void largest_within(double most, double *bound) {
+  *bound = most;
+}
+
+/* Returns the largest distance that is within a tolerance relative to `size`; -1: none is, and only equal bits agree. */
+template <typename real> __device__ __forceinline__ real distance_within(double tolerance, double size) {
+  const double most = tolerance * size; /* infinite where a state has overflowed */
+  real bound = -1;
+  if (tolerance > 0 && isfinite(most)) {
+    largest_within(most, &bound);
+  }
+  return bound;
 }
 
 /* Does a walk stop at step t? is_within(tolerance) says, alike for all threads, whether the new state is as close to the stored
@@ -166,54 +186,45 @@ __device__ __forceinline__ void walk_begin(const layer_arrays<real> &c, int lane
   forward_fill<real>(lane, left - 1, c.hidden, l);
 }
 
-/* Does a walk of one warp stop at step t? distance: how far the lane's unit is from the stored one, h its new state. As walk_stops,
- * but a state that is not near is found by one vote. */
-template <typename real>
-__device__ __forceinline__ bool lanes_stop(const speculate_arrays<real> &s, bool relu, bool first, int64_t t, bool same,
-                                           real distance, real h, int64_t *since) {
-  double unit = 1;
-  if (relu) {
-    const double largest = (double)warp_largest(h < 0 ? -h : h);
-    unit = largest > 1 ? largest : 1;
-  }
-  const auto is_within = [=](double tolerance) { return warp_within(same, distance, unit, tolerance); };
-  if (first) {
-    return is_within(s.accept);
-  }
-  if (!is_within(s.near)) {
-    *since = BPPSA_SETTLE_NEVER;
-    return false;
-  }
-  return bppsa_walk_settles(is_within(s.settled), is_within(s.stop), true, t, since);
-}
+/* The largest distances at which a walk of one warp may stop, of states of one size. */
+template <typename real> struct walk_bounds {
+  real accept, near, stop, settled;
+  __device__ __forceinline__ walk_bounds(const speculate_arrays<real> &s, double size)
+      : accept(distance_within<real>(s.accept, size)), near(distance_within<real>(s.near, size)),
+        stop(distance_within<real>(s.stop, size)), settled(distance_within<real>(s.settled, size)) {}
+};
 
-/* Compares the state in l, of step t, with the stored one, and puts that back where the walk stops: what was saved with this step
- * belongs to the state in front of it. Returns whether it stops. last: t is the chunk's last step. */
-template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
-__device__ __forceinline__ bool walk_look_at(const layer_arrays<real> &c, const speculate_arrays<real> &s, bool first, bool last,
-                                             int64_t t, real *place, real *place_c, real stored, real stored_c,
-                                             const forward_lane<real, K, HP, AHEAD, ONE> &l, int64_t *since, walked<real> *w) {
+/* What a walk of one warp finds when it looks at a state: how far the lane's unit is from the stored one. */
+template <typename real> struct lanes_look {
+  real apart;
   bool same;
-  const real distance = unit_distance<(bool)cell<real>::PAIR>(l.h, stored, l.c, stored_c, &same);
-  const bool stops = lanes_stop(s, c.relu, first, t, same, distance, l.h, since);
-  if (stops) {
-    __syncwarp(); /* lanes beyond H have written lane 0's new state before the stored one is put back */
-    *place = stored;
-    if constexpr (cell<real>::PAIR) {
-      *place_c = stored_c;
-    }
-    w->gap = (double)warp_largest(distance);
-  } else {
-    w->found |= SPECULATE_CHANGED;
-    if (last) {
-      w->found |= SPECULATE_REACHED | ((double)warp_largest(distance) > s.far ? SPECULATE_FAR : 0);
-    }
+
+  __device__ __forceinline__ bool within(real most) const {
+    return !__any_sync(0xffffffffu, !(same || apart <= most));
   }
-  return stops;
-}
+  /* The largest distance of the warp. */
+  __device__ __forceinline__ double distance() const {
+    return (double)warp_largest(same ? 0 : apart);
+  }
+  /* The bounds of the warp's new state, of which the lane's unit is h. common: those of size 1. */
+  __device__ __forceinline__ walk_bounds<real> bounds(const speculate_arrays<real> &s, bool relu, real h,
+                                                      const walk_bounds<real> &common) const {
+    if (relu) {
+      const double largest = (double)warp_largest(h < 0 ? -h : h);
+      return walk_bounds<real>(s, largest > 1 ? largest : 1);
+    }
+    return common;
+  }
+  /* Does the walk stop at step t, which is not the first? As walk_stops. since: see bppsa_walk_settles. */
+  __device__ __forceinline__ bool settles(const walk_bounds<real> &here, int64_t t, int64_t *since) const {
+    const bool close = within(here.stop), near = close || within(here.near);
+    return bppsa_walk_settles(within(here.settled), close, near, t, since);
+  }
+};
 
 /* Walks from h_begin in l until new and stored states agree, or to the end of the chunk. It looks at the first step, and then
- * behind every BPPSA_SETTLE_GPU_LOOK steps or at the end: the stored state of that step is read while they are computed. */
+ * behind every BPPSA_SETTLE_GPU_LOOK steps or at the end: the stored state of that step is read while they are computed. Most looks
+ * find a state that is far away, by one vote; of ReLU, whose bounds follow the state's size, that vote finds NaN alone. */
 template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
 __device__ __forceinline__ walked<real> walk_chunk(const layer_arrays<real> &c, const speculate_arrays<real> &s, int lane,
                                                    int64_t b, int64_t begin, int64_t end, real *shared,
@@ -225,33 +236,57 @@ __device__ __forceinline__ walked<real> walk_chunk(const layer_arrays<real> &c, 
   int left = (int)(end - begin) - 1;
   real x[K];
   walk_begin<real, cell>(c, lane, b, begin, left + 1, x, l);
-  real *place = l->h_to, *place_c = l->c_to, stored = *place, stored_c = PAIR ? *place_c : 0, next = 0, next_c = 0;
-  int steps = left < LOOK ? left : (int)LOOK; /* up to the next look */
-  if (steps > 0) {
-    next = place[steps * l->state];
-    next_c = PAIR ? place_c[steps * l->state] : 0;
+  real stored = *l->h_to, stored_c = PAIR ? *l->c_to : 0, next = 0, next_c = 0;
+  const auto read_next = [&](int steps) { /* the stored state so many steps behind the one that is written next */
+                                          next = l->h_to[steps * l->state];
+                                          next_c = PAIR ? l->c_to[steps * l->state] : 0;
+  };
+  const walk_bounds<real> bounds(s, 1);
+  const real not_far = c.relu ? (real)INFINITY : bounds.near;
+  lanes_look<real> look;
+  if (left > 0) {
+    read_next(left < LOOK ? left : (int)LOOK);
   }
   real *in = shared + HP; /* rounds begin with the other buffer */
   forward_step<real, cell, HP, AHEAD, ONE, K>(c, lane, l->is_far, x, in, in, l);
-  bool stops = walk_look_at<real, cell>(c, s, true, left == 0, begin, place, place_c, stored, stored_c, *l, &since, &w);
-  while (!stops && left > 0) {
-    place += steps * l->state;
-    place_c += PAIR ? steps * l->state : 0;
+  look.apart = unit_apart<(bool)PAIR>(l->h, stored, l->c, stored_c, &look.same);
+  bool stops = look.within(look.bounds(s, c.relu, l->h, bounds).accept);
+  w.found = stops ? 0 : SPECULATE_CHANGED;
+  for (bool goes_on = !stops && left > 0; goes_on; goes_on = left > 0) {
+    const int now = left < LOOK ? left : (int)LOOK; /* steps up to the next look */
     stored = next;
     stored_c = next_c;
-    const int now = steps;
-    steps = left - now < LOOK ? left - now : (int)LOOK;
     BPPSA_UNROLL_BY(1)
     for (int done = 0; done < (LOOK > AHEAD ? now : 1); done += AHEAD) {
-      forward_next<real, cell>(c, lane, left - done, shared, l, [&]() { /* in every round the same */
-                                                                        if (steps > 0) {
-                                                                          next = place[steps * l->state];
-                                                                          next_c = PAIR ? place_c[steps * l->state] : 0;
-                                                                        }
-      });
+      forward_next<real, cell>(c, lane, left - done, shared, l,
+                               [&](bool whole) { /* in every round the same */
+                                                 if (whole && LOOK == AHEAD) {
+                                                   read_next(2 * LOOK - 1);
+                                                 } else if (left > now) {
+                                                   read_next((left < now + LOOK ? left : now + LOOK) - 1 - done);
+                                                 }
+                               });
     }
     left -= now;
-    stops = walk_look_at<real, cell>(c, s, false, left == 0, end - left - 1, place, place_c, stored, stored_c, *l, &since, &w);
+    look.apart = unit_apart<(bool)PAIR>(l->h, stored, l->c, stored_c, &look.same);
+    if (!look.within(not_far)) {
+      since = BPPSA_SETTLE_NEVER;
+      continue;
+    }
+    stops = look.settles(look.bounds(s, c.relu, l->h, bounds), end - left - 1, &since);
+    if (stops) {
+      break;
+    }
+  }
+  if (stops) {    /* the stored state stays: what was saved with this step belongs to the state in front of it */
+    __syncwarp(); /* lanes beyond H have written lane 0's new state before the stored one is put back */
+    *(l->h_to - l->state) = stored;
+    if constexpr (PAIR) {
+      *(l->c_to - l->state) = stored_c;
+    }
+    w.gap = look.distance();
+  } else {
+    w.found |= SPECULATE_REACHED | (look.distance() > s.far ? SPECULATE_FAR : 0);
   }
   w.steps = (int)(end - begin) - left;
   return w;
@@ -491,7 +526,8 @@ __global__ void __launch_bounds__(REST_THREADS, 1)
   enum { K = cell<real>::MATRICES, AHEAD = cell<real>::AHEAD };
   typedef forward_lane<real, K, HP, AHEAD, ONE> lane_of;
   BPPSA_SHARED(real, memory);
-  const int lane = (int)threadIdx.x % WARP_LANES, of_block = (int)threadIdx.x / WARP_LANES;
+  const int lane = (int)threadIdx.x % WARP_LANES;
+  const int of_block = __shfl_sync(0xffffffffu, (int)threadIdx.x / WARP_LANES, 0); /* the compiler sees that all lanes agree */
   const int64_t each = blockDim.x / WARP_LANES, warps = cluster * each;
   const int64_t b = blockIdx.x / cluster, warp = blockIdx.x % cluster * each + of_block;
   real *shared = launch_held(memory + of_block * FORWARD_BUFFERS * HP);

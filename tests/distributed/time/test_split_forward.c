@@ -511,6 +511,49 @@ static void test_widths(void **state) {
   }
 }
 
+/* Unit v of 32 alone is not what it will be after two steps of warm-up: h_t = h_{t-1} / 2 + 1, all others are 0. Every rank must
+ * see it. With tolerance 0 it is mended. */
+static void lonely_unit(bppsa_dtype dtype, int64_t v) {
+  enum { HIDDEN = 32, STEPS = 40 };
+  forward_problem p = forward_problem_default();
+  p.cell = &bppsa_rnn_cell;
+  p.from_zero = true;
+  p.config.dtype = dtype;
+  p.config.nonlinearity = BPPSA_NONLINEARITY_RELU;
+  p.config.seq_len = STEPS;
+  p.config.hidden = HIDDEN;
+  p.config.batch = p.config.layers = 1;
+  p.config.forward = (bppsa_forward_method){.kind = BPPSA_FORWARD_SPECULATIVE, .chunks = 4, .warm_up = 2, .rounds = -1};
+  bppsa_device *device = first_device();
+  bppsa_model *weights = make_forward_model(&p, device);
+  for (int64_t i = 0; i < 4; ++i) { /* weight_ih, weight_hh, bias_ih, bias_hh */
+    const bppsa_view *w = &weights->parameters[i].value;
+    for (int64_t k = 0; k < bppsa_view_count(w); ++k) {
+      bppsa_view_set(w, k, i == 1 && k == v * HIDDEN + v ? .5 : i == 2 && k == v ? 1 : 0);
+    }
+  }
+  p.weights = weights;
+  expectation e = expect_passes(&p);
+  assert_true(e.stats[0].speculated && e.stats[0].mended > 0 && e.stats[0].gap == 0);
+  double expected = 0;
+  for (int64_t t = 0; t < STEPS; ++t) {
+    expected = dtype == BPPSA_F64 ? .5 * expected + 1 : (double)(.5F * (float)expected + 1);
+    assert_true(e.h[0][0][t * HIDDEN + v] == expected);
+  }
+  run_on(&e, 3);
+  free_expectation(&e);
+  bppsa_model_destroy(weights);
+  bppsa_device_destroy(device);
+}
+
+static void test_lonely_unit(void **state) {
+  (void)state;
+  for (int64_t v = 0; v < 32; v += 7) {
+    lonely_unit(BPPSA_F32, v);
+    lonely_unit(BPPSA_F64, v);
+  }
+}
+
 /* Groups of samples: their passes count as one, the same for every number of ranks, and failing ones pause together. */
 static void test_groups(void **state) {
   (void)state;
@@ -663,11 +706,11 @@ static void test_memory_runs_out(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_random),          cmocka_unit_test(test_two_basins),
-                                     cmocka_unit_test(test_widths),          cmocka_unit_test(test_gradients),
-                                     cmocka_unit_test(test_groups),          cmocka_unit_test(test_auto),
-                                     cmocka_unit_test(test_deaths),          cmocka_unit_test(test_refused),
-                                     cmocka_unit_test(test_memory_runs_out), cmocka_unit_test(test_ranks_between)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_random),        cmocka_unit_test(test_two_basins), cmocka_unit_test(test_widths),
+      cmocka_unit_test(test_gradients),     cmocka_unit_test(test_groups),     cmocka_unit_test(test_auto),
+      cmocka_unit_test(test_deaths),        cmocka_unit_test(test_refused),    cmocka_unit_test(test_memory_runs_out),
+      cmocka_unit_test(test_ranks_between), cmocka_unit_test(test_lonely_unit)};
   gpus = gpus_of_ranks(&nccl);
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
