@@ -48,10 +48,10 @@ static passes make_passes(const char *cell, int64_t gates, const char *method) {
       [BPPSA_PYTHON_STEPS] = T,           [BPPSA_PYTHON_BATCH] = B,    [BPPSA_PYTHON_INPUT] = I,
       [BPPSA_PYTHON_HIDDEN] = H,          [BPPSA_PYTHON_BIASES] = 1,   [BPPSA_PYTHON_THREADS] = 1,
       [BPPSA_PYTHON_INPUT_GRADIENTS] = 1, [BPPSA_PYTHON_WARM_UP] = -1, [BPPSA_PYTHON_F64] = 0};
-  const int64_t sizes[ARRAYS] = {[ARRAY_x] = T * B * I,           [ARRAY_w_ih] = gates * H * I,    [ARRAY_w_hh] = gates * H * H,
-                                 [ARRAY_b_ih] = gates * H,        [ARRAY_b_hh] = gates * H,        [ARRAY_of_y] = T * B * H,
-                                 [ARRAY_y] = T * B * H,           [ARRAY_of_x] = T * B * I,        [ARRAY_of_w_ih] = gates * H * I,
-                                 [ARRAY_of_w_hh] = gates * H * H, [ARRAY_of_b_ih] = gates * H,     [ARRAY_of_b_hh] = gates * H};
+  const int64_t sizes[ARRAYS] = {[ARRAY_x] = T * B * I,           [ARRAY_w_ih] = gates * H * I, [ARRAY_w_hh] = gates * H * H,
+                                 [ARRAY_b_ih] = gates * H,        [ARRAY_b_hh] = gates * H,     [ARRAY_of_y] = T * B * H,
+                                 [ARRAY_y] = T * B * H,           [ARRAY_of_x] = T * B * I,     [ARRAY_of_w_ih] = gates * H * I,
+                                 [ARRAY_of_w_hh] = gates * H * H, [ARRAY_of_b_ih] = gates * H,  [ARRAY_of_b_hh] = gates * H};
   const int32_t gpu = bppsa_device_get_kind(device) == BPPSA_CPU ? -1 : bppsa_device_get_index(device);
   int64_t facts[BPPSA_PYTHON_PLAN_FACTS];
   passes p = {.where = device};
