@@ -37,7 +37,7 @@ grep -q 'install gcc g++' "$bin/calls"
 
 # With everything installed it is silent and does not call apt-get.
 rm "$bin/calls"
-for tool in cc c++ ninja pkg-config mpirun gnuplot python3; do
+for tool in cc c++ ninja pkg-config mpirun gnuplot protoc-c python3; do
   stand_in $tool 'exit 0'
 done
 stand_in ls 'exit 0'
