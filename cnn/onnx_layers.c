@@ -194,7 +194,7 @@ static bppsa_status give_pool(onnx_reader *r, bppsa_operator kind) {
   if (bppsa_onnx_attribute(r, "kernel_shape") == NULL) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "no kernel_shape, expected one");
   }
-  BPPSA_TRY(bppsa_onnx_list(r, "kernel_shape", value->axes - 2, layer.op.kernel + 4 - value->axes));
+  BPPSA_TRY(bppsa_onnx_list(r, "kernel_shape", value->axes - 2, layer.op.kernel + (4 - value->axes)));
   BPPSA_TRY(read_window(r, value, &layer.op));
   layer.op.ceil_mode = bppsa_onnx_whole(r, "ceil_mode", 0) != 0;
   layer.op.exclude_pad = kind == BPPSA_OPERATOR_AVGPOOL2D && bppsa_onnx_whole(r, "count_include_pad", 0) == 0;
