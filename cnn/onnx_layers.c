@@ -133,7 +133,7 @@ static void pad_same(bool upper, int axis, int64_t in, bppsa_op *op) {
   op->padding[2 * axis + 1] = all - op->padding[2 * axis];
 }
 
-/* Reads strides, dilations and padding of a window over the last one or two axes, whose kernel is there already. */
+/* Reads strides, dilations and padding of a window over the last one or two axes, whose kernel has been read before. */
 static bppsa_status read_window(onnx_reader *r, const onnx_value *value, bppsa_op *op) {
   const int n = value->axes - 2, skip = 2 - n; /* a line's window is one position high */
   const int64_t *in = bppsa_onnx_shape(r, value);
