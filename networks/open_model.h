@@ -12,7 +12,7 @@ extern "C" {
 
 /* What a model shall be. A size of 0 is left open: the weights say it, otherwise the network's default. */
 typedef struct {
-  const char *weights; /* a safetensors file with PyTorch's names, or an ONNX model; NULL: those of the network's file if it is an
+  const char *weights; /* a safetensors file with PyTorch's names, or an ONNX model; NULL: what the network's file has if it is an
                         * ONNX model, otherwise they are drawn, by `init` and `seed` */
   const char *mask;    /* of a convolutional network: a safetensors file of masks, or of pruned weights; NULL: no mask, or the
                         * mask that comes with pruned weights */

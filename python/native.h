@@ -2,7 +2,7 @@
  * a struct is written down a second time in Python. They hold no Python object and need no interpreter: ctypes releases its lock
  * around each call, and several threads may call at once, each with a scan of its own. Passes of layers are in python/passes.h.
  *
- * These functions, and those of python/passes.h and python/xla.h, call the public functions of the library and no others.
+ * These functions, like the ones in python/passes.h and python/xla.h, call the public functions of the library and no others.
  *
  * A function that returns a status leaves its reason in bppsa_python_error() of the thread that called it.
  *

@@ -15,7 +15,6 @@ associative. Every result is compared with lax.scan in float64 first (residuals 
 of a point take turns, in another order in each round, and a row has the median of its turns. Exits 77 where JAX is missing, 1
 where a result is wrong.
 """
-import argparse
 import importlib
 import sys
 import time
@@ -179,19 +178,9 @@ def show(rows):
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", help="the JSON document")
-    parser.add_argument("--points", nargs="+", metavar="POINT", help="of " + ", ".join(points()))
-    parser.add_argument("--rounds", type=int, default=5, help="the least number of turns [5]")
-    parser.add_argument("--seconds", type=float, default=5, help="of turns, for each point [5]")
+    parser = program.turns_parser(__doc__)
     parser.add_argument("--slowest", type=float, default=5, help="seconds of a pass beyond which a method has one turn [5]")
-    options = parser.parse_args()
-    for name in options.points or ():
-        if name not in points():
-            parser.error(f"--points {name}: no such point, expected some of {', '.join(points())}")
-    if options.rounds < 1:
-        parser.error(f"--rounds is {options.rounds}, expected 1 or more")
-    return options
+    return program.turns_options(parser, points())
 
 
 def main():

@@ -17,7 +17,6 @@ torch.nn computes without oneDNN, whose LSTM has no second derivatives. Every re
 (residuals of docs/conventions.md, below 30); then all methods of a point take turns, and a row has the median of its turns.
 Exits 77 where PyTorch 2.5 is missing, 1 where a result is wrong.
 """
-import argparse
 import os
 import sys
 import time
@@ -140,23 +139,8 @@ def show(rows):
               f"{row['residual']:.2f}{'' if row['ok'] else ', WRONG'}", flush=True)
 
 
-def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", help="the JSON document")
-    parser.add_argument("--points", nargs="+", metavar="POINT", help="of " + ", ".join(points()))
-    parser.add_argument("--rounds", type=int, default=5, help="the least number of turns [5]")
-    parser.add_argument("--seconds", type=float, default=5, help="of turns, for each point [5]")
-    options = parser.parse_args()
-    for name in options.points or ():
-        if name not in points():
-            parser.error(f"--points {name}: no such point, expected some of {', '.join(points())}")
-    if options.rounds < 1:
-        parser.error(f"--rounds is {options.rounds}, expected 1 or more")
-    return options
-
-
 def main():
-    options, rows = parse(), []
+    options, rows = program.turns_options(program.turns_parser(__doc__), points()), []
     if not MODERN:
         print(f"torch_second.py: PyTorch {torch.__version__}, expected 2.5 or newer")
         sys.exit(77)

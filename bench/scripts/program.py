@@ -17,6 +17,39 @@ def plain_parser(description):
     return argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
+def campaign_options(description):
+    """The options of a script that tries so many random networks: COUNT OUT.json [FIRST], FIRST the first one's seed."""
+    parser = plain_parser(description)
+    parser.add_argument("count", type=int)
+    parser.add_argument("out", metavar="OUT.json")
+    parser.add_argument("first", type=int, nargs="?", default=0)
+    options = parser.parse_args()
+    if options.count < 1:
+        parser.error("count %d, expected 1 or more" % options.count)
+    return options
+
+
+def turns_parser(description):
+    """The options of a script that measures methods in turns at points that have names; turns_options reads them."""
+    parser = plain_parser(description)
+    parser.add_argument("--out", help="the JSON document")
+    parser.add_argument("--points", nargs="+", metavar="POINT")
+    parser.add_argument("--rounds", type=int, default=5, help="the least number of turns [5]")
+    parser.add_argument("--seconds", type=float, default=5, help="of turns, for each point [5]")
+    return parser
+
+
+def turns_options(parser, points):
+    parser.epilog = "points: " + ", ".join(points)
+    options = parser.parse_args()
+    for name in options.points or ():
+        if name not in points:
+            parser.error("--points %s: no such point, expected some of %s" % (name, ", ".join(points)))
+    if options.rounds < 1:
+        parser.error("--rounds is %d, expected 1 or more" % options.rounds)
+    return options
+
+
 def executable(path):
     """the type of an argument that names a program: its absolute path"""
     found = os.path.abspath(path)

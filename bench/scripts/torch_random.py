@@ -16,24 +16,13 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path += [os.path.join(ROOT, "bench", "scripts"), os.path.join(ROOT, "tests", "python")]
 
 import results_file  # noqa: E402
-from program import plain_parser, where_and_when  # noqa: E402
+from program import campaign_options, where_and_when  # noqa: E402
 
 NEAR = 1e-12
 
 
-def parse():
-    parser = plain_parser(__doc__)
-    parser.add_argument("count", type=int)
-    parser.add_argument("out", metavar="OUT.json")
-    parser.add_argument("first", type=int, nargs="?", default=0)
-    options = parser.parse_args()
-    if options.count < 1:
-        parser.error(f"count {options.count}, expected 1 or more")
-    return options
-
-
 def main():
-    options = parse()
+    options = campaign_options(__doc__)
     try:
         import torch
 

@@ -96,8 +96,8 @@ template <typename real> struct tangent_steps {
   real *product_x,
       *product_h;     /* [T][b][G·H]: tangents of x W_ihᵀ and of h_{t-1} W_hhᵀ; unless the cell splits product_x is both */
   real *h, *c;        /* [T+1][b][H]: tangents of the states; c of a pair */
-  const real *before; /* [T][b][H]: those of h in front of all steps */
-  const real *begin;  /* [S]: that of the state from which samples begin anew; NULL: 0 */
+  const real *before; /* [T][b][H]: the tangents of h in front of all steps */
+  const real *begin;  /* [S]: the tangent of the state from which samples begin anew; NULL: 0 */
   real *own;          /* [T][b][S]: row t - 1 is a part of the derivative of g_{t-1} */
   __device__ __forceinline__ real begin_number(int64_t i) const {
     return begin != NULL ? begin[i] : 0;

@@ -303,7 +303,7 @@ bppsa_status bppsa_gpu_cut_states(const recurrent_network *n, int64_t l); /* of 
  * front of the step; from NULL: writes these alone. The batch has resets. */
 bppsa_status bppsa_gpu_hide(const recurrent_network *n, int64_t l, int64_t steps, int64_t width, const void *begin,
                             const void *from, void *to);
-/* Where a reset state is learned: adds up layer l's n->gpu->begun to its gradient; or those of other rows [T][b][S] that belong to
+/* Where a reset state is learned: adds up layer l's n->gpu->begun to its gradient; or other rows [T][b][S], which belong to
  * steps which reset their sample. */
 bppsa_status bppsa_gpu_sum_begun(const recurrent_network *n, int64_t l);
 bppsa_status bppsa_gpu_sum_begun_rows(const recurrent_network *n, int64_t l, const void *rows, void *sum);

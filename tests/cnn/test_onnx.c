@@ -1,5 +1,6 @@
 /* Networks from ONNX models: each is the network of a file with the same layers, the parameters are the model's, and what cannot be
- * read is refused in one line. */
+ * read is refused in one line. (The file is long because every test writes models with the same few
+ * helpers, operator by operator.) */
 #include "cnn/onnx.h"
 #include "tests/cnn/onnx_model.h"
 #include "tests/core/helpers.h"
