@@ -112,5 +112,5 @@ int main(void) {
   run_result probe = run("flops there_is_none.onnx");
   const bool built = strstr(probe.err, "built without ONNX") == NULL;
   release(&probe);
-  return built ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
+  return built ? cmocka_run_group_tests(tests, enter_directory, leave_directory) : 77;
 }
