@@ -2,16 +2,16 @@
  * powers of two is computed here too, chunk by chunk, with the rules of recurrent/settle.h. A scale that is too large or too small,
  * a tolerance in another one's place, a stored state of another step or one that is not put back each move a number that is
  * compared: states, the path, how many chunks are mended, the gap. BPPSA_TEST_DEVICE names the GPU; a CPU's walks look at each step
- * and are tested in test_forward.c and test_mends.c. */
+ * and are tested in test_forward.c and test_mends.c. Other layers than ReLU's are those of test_walk_layers_device.c. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "recurrent/settle.h"
 #include "rnn/rnn.h"
 #include "tests/recurrent/forward_problem.h"
+#include "tests/recurrent/walk_rules.h"
 
-enum { CHUNKS = 3, LENGTH = 128, STEPS = CHUNKS * LENGTH, MOST_RING = 31 };
+enum { MOST_RING = 31 };
 
 static bppsa_device *device;
 
@@ -75,7 +75,7 @@ static void speculate(const walk_case *w, expectation *e) {
   }
 }
 
-/* How far the new state is from the stored one, and whether that is within a tolerance for states of this size. */
+/* How far the new state is from the stored one. */
 static double distance(const walk_case *w, const double h[MOST_RING], const double stored[MOST_RING]) {
   double largest = 0;
   for (int64_t i = 0; i < w->ring; ++i) {
@@ -84,36 +84,29 @@ static double distance(const walk_case *w, const double h[MOST_RING], const doub
   return largest;
 }
 
-static bool within(const walk_case *w, const double h[MOST_RING], double apart, double tolerance) {
+/* The size of a state that tolerances of a ReLU layer are relative to. */
+static double size_of(const walk_case *w, const double h[MOST_RING]) {
   double size = fmax(1, w->size);
   for (int64_t i = 0; i < w->ring; ++i) {
     size = fmax(size, h[i]);
   }
-  return apart == 0 || apart <= tolerance * size;
+  return size;
 }
 
-/* The walk through chunk p from the state in front of it; returns its steps. It has to stop, as all cases here do. */
+/* The walk through chunk p from the state in front of it; returns its steps. */
 static int64_t walk(const walk_case *w, const bppsa_forward_plan *plan, int64_t p, double h[MOST_RING], expectation *e) {
-  int64_t since = BPPSA_SETTLE_NEVER;
+  static double fresh[LENGTH][MOST_RING];
+  distances d;
   for (int64_t i = 0; i < LENGTH; ++i) {
-    double *stored = e->h[p * LENGTH + i];
     step(w, p * LENGTH + i, h);
-    const double apart = distance(w, h, stored);
-    bool stops = false;
-    if (i == 0) {
-      stops = within(w, h, apart, plan->accept);
-    } else if (bppsa_walk_looks_on_gpu(i, i + 1 == LENGTH)) {
-      stops = bppsa_walk_settles(within(w, h, apart, plan->settled), within(w, h, apart, plan->stop),
-                                 within(w, h, apart, BPPSA_SETTLE_GROWTH * plan->stop), i, &since);
-    }
-    if (stops) {
-      e->gap = fmax(e->gap, apart);
-      return i + 1;
-    }
-    memcpy(stored, h, MOST_RING * sizeof *h);
+    memcpy(fresh[i], h, sizeof fresh[i]);
+    d.apart[i] = distance(w, h, e->h[p * LENGTH + i]);
+    d.size[i] = size_of(w, h);
   }
-  fail_msg("tolerance %g: a walk that should stop goes to the end of its chunk", w->tolerance);
-  return 0;
+  const int64_t steps = walk_steps(plan, &d);
+  memcpy(e->h[p * LENGTH], fresh, (size_t)(steps - 1) * sizeof *fresh); /* where it stops the stored state stays */
+  e->gap = fmax(e->gap, d.apart[steps - 1]);
+  return steps;
 }
 
 static void expect(const walk_case *w, const bppsa_forward_plan *plan, expectation *e) {
