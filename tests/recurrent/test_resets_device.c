@@ -295,8 +295,8 @@ static void test_refused(void **state) {
 /* Steps of a chunk of the scan that has three; the cut lies in the middle one, of which products are 0. */
 enum { FAR_STEPS = 48, FAR_CUT = 30 };
 
-/* An RNN whose states are 0, so that the gradient is multiplied by a power of two a step. In front of the cut it begins with numbers
- * that are further below those behind it than the type's range: of a common scale with them nothing would be left. */
+/* An RNN whose states are 0, so that the gradient is multiplied by a power of two a step. In front of the cut it begins with
+ * numbers that are further below those behind it than the type's range: of a common scale with them nothing would be left. */
 static void check_far_apart(const way *w, bppsa_dtype dtype, int64_t hidden) {
   const device_shape shape = {FAR_STEPS, 1, 1, 1, hidden, 1, LOSS_ALL | INPUTS};
   const bool narrow = dtype == BPPSA_F32;
