@@ -1,4 +1,4 @@
-/* Advice about pages changes no number, no errno, and where the system has large pages, only what stands in its list of mappings. */
+/* Advice about pages changes no number and no errno. Where the system has large pages, its list of mappings shows the advice. */
 #include "core/base/pages.h"
 
 #include <errno.h>
