@@ -148,9 +148,8 @@ static bppsa_status make(const bppsa_recurrent_config *config, const bppsa_cell 
   layer->scans = bppsa_recurrent_scans(n);
   BPPSA_TRY(layer->scans ? bppsa_scan_executor_bytes(n->layers[0].plan, device, &layer->scan_bytes) : BPPSA_OK);
   BPPSA_TRY(plan_tangents(layer));
-  const int64_t behind = layer->kind == BPPSA_CUDA ? BPPSA_ALIGNMENT : 0;
-  layer->sizes.states = (n->config.seq_len + 1) * half_bytes(n) + behind;
-  layer->sizes.saved = n->cell->saved > 0 ? n->cell->saved * states_bytes(n) + behind : 0;
+  layer->sizes.states = (n->config.seq_len + 1) * half_bytes(n);
+  layer->sizes.saved = n->cell->saved * states_bytes(n);
   BPPSA_TRY(bppsa_layer_measure(layer, RECURRENT_FORWARD, &layer->sizes.forward));
   return bppsa_layer_measure(layer, RECURRENT_BACKWARD, &layer->sizes.backward);
 }

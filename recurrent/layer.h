@@ -37,10 +37,11 @@ bppsa_status bppsa_layer_create(const bppsa_recurrent_config *config, const bpps
                                 bppsa_layer **layer);
 void bppsa_layer_destroy(bppsa_layer *layer);
 
-/* Sizes in bytes. Scratch begins at a multiple of 64 bytes, every other array at a multiple of its numbers' size. */
+/* Sizes in bytes. Scratch begins at a multiple of 64 bytes, every other array at a multiple of its numbers' size. No pass reads or
+ * writes beyond the end of an array or in front of it, on a GPU neither: an array may end where the memory ends. */
 typedef struct {
-  int64_t states;   /* of h, and of c: [T+1][B][H], and on a GPU 64 bytes that may hold anything, because kernels read so far */
-  int64_t saved;    /* likewise [T][B][k·H], what forward keeps beside the states; 0: nothing, and `saved` may be NULL */
+  int64_t states;   /* of h, and of c: [T+1][B][H] */
+  int64_t saved;    /* [T][B][k·H], what forward keeps beside the states; 0: nothing, and `saved` may be NULL */
   int64_t forward;  /* scratch of a forward pass */
   int64_t backward; /* scratch of a backward pass */
 } bppsa_layer_sizes;

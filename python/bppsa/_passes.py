@@ -135,25 +135,6 @@ def results_of(cell: str, tape: bool, cells: bool, mark: bool) -> str:
 
 # ---- a pass with numbers ----
 
-_PADDING = 64  # bytes behind states on a GPU, because kernels read so far
-
-
-def _empty(x: Tensor, shape: Sequence[int]) -> Tensor:
-    """Room for a result, in the memory of x."""
-    if not x.is_cuda:
-        return x.new_empty(shape)
-    count = 1
-    for extent in shape:
-        count *= extent
-    return x.new_empty(count + _PADDING // x.element_size())[:count].view(shape)
-
-
-def _padded(array: Tensor) -> Tensor:
-    """The states, with memory behind them where kernels read beyond their end."""
-    room = array.untyped_storage().nbytes() - (array.storage_offset() + array.numel()) * array.element_size()
-    return array if room >= _PADDING else _empty(array, array.shape).copy_(array)
-
-
 def _readable(call: Call, name: str, array: Tensor, shape: tuple[int, ...], x: Tensor) -> Tensor:
     """The array, contiguous, if the library can read it. Lengths are on the CPU."""
     dtype = _BYTES.get(name, x.dtype)
@@ -162,8 +143,7 @@ def _readable(call: Call, name: str, array: Tensor, shape: tuple[int, ...], x: T
     if array.shape != shape or not right or array.device != where or array.layout is not torch.strided:
         raise _native.RequestError(f"bppsa.torch: {call.kind}: {name} is {array.dtype} {list(array.shape)} on {array.device}, "
                                    f"expected {dtype} {list(shape)} on {where}")
-    array = array if _tensors.is_dense(array) else _tensors.dense(array)
-    return _padded(array) if array.is_cuda and name in TAPE else array
+    return array if _tensors.is_dense(array) else _tensors.dense(array)
 
 
 def _key(call: Call, named: Named, sizes: Sizes) -> tuple[Any, ...]:
@@ -267,7 +247,7 @@ def _results(call: Call, made: Named, x: Tensor, lengths: Tensor | None, sequent
 
 def _compute(call: Call, named: Named, sizes: Sizes) -> list[Tensor]:
     x = named["x"]
-    made = {name: x.new_empty(sizes.of(name)) if name == "y" else _empty(x, sizes.of(name)) for name in _made(call)}
+    made = {name: x.new_empty(sizes.of(name)) for name in _made(call)}
     flops = _flops(call, sizes)
     if flops > _tensors.LONG:  # such a pass goes on behind Ctrl-C: aliases keep the memory, whatever `x.data = ..` does meanwhile
         named = {name: array.detach() for name, array in named.items()}
