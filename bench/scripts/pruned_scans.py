@@ -66,8 +66,8 @@ def draw(o):
     lines = [("BP, all weights", 1, "unpruned_bp_flops", "#888888"), ("BP, the weights that are left", 1, "bp_flops", "#4d9221"),
              ("scan, 1 up-level", 1, "scan_flops", "#92c5de"), ("its critical path", 1, "critical_flops", "#2166ac"),
              ("scan, 2 up-levels", 2, "scan_flops", "#fdb863"), ("its critical path", 2, "critical_flops", "#b35806")]
-    script = ["set terminal svg size 980,360 font 'DejaVu Sans,11' background '#ffffff'", "set output '%s'" % o.out,
-              "set multiplot layout 1,%d margins 0.08,0.98,0.34,0.9 spacing 0.05" % len({row["network"] for row in rows}),
+    script = ["set terminal svg size 980,430 font 'DejaVu Sans,11' background '#ffffff'", "set output '%s'" % o.out,
+              "set multiplot layout 1,%d margins 0.08,0.98,0.45,0.92 spacing 0.05" % len({row["network"] for row in rows}),
               "set logscale y", "set format y '10^{%L}'",
               "set grid ytics lc rgb '#e6e6e6'", "set xlabel '% of the weights pruned'", "unset key",
               "set xtics (%s)" % ", ".join("'%g' %d" % (100 * p, at) for at, p in enumerate(PRUNED)), "set xrange [-0.3:4.3]"]
@@ -79,7 +79,7 @@ def draw(o):
         script.append("set title '%s'" % network)
         script.append("set ylabel '%s'" % ("FLOPs a sample" if at == 0 else ""))
         if at == len(drawn) // 2:
-            script.append("set key at screen 0.5,0.15 center horizontal maxrows 3 samplen 2")
+            script.append("set key at screen 0.5,0.33 center top vertical samplen 2")
         plots, data = [], []
         for title, levels, member, colour in lines:
             plots.append("'-' with linespoints lw 2 pt 7 ps 0.5 lc rgb '%s' title '%s'" % (colour, title))
