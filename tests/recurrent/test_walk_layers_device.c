@@ -26,15 +26,16 @@ typedef struct layer_case {
   const bppsa_cell *cell;
   bppsa_dtype dtype;
   bppsa_nonlinearity nonlinearity;
-  int64_t hidden, warm_up;
-  double tolerance; /* negative: the library's own */
+  int64_t hidden, warm_up, chunks, rounds; /* rounds: negative: the library's own */
+  double tolerance;                        /* likewise */
   double x[STEPS], start[MOST_STATE];
   void (*change)(const struct layer_case *, bppsa_model *);
   double gains[CHAIN];
 } layer_case;
 
 static layer_case layer_of(const bppsa_cell *cell, bppsa_dtype dtype, int64_t hidden) {
-  layer_case k = {.cell = cell, .dtype = dtype, .hidden = hidden, .warm_up = 2, .tolerance = -1};
+  layer_case k = {.cell = cell, .dtype = dtype, .hidden = hidden, .warm_up = 2, .chunks = CHUNKS, .rounds = -1};
+  k.tolerance = -1;
   k.nonlinearity = BPPSA_NONLINEARITY_TANH;
   uint64_t random = (uint64_t)hidden;
   for (int64_t t = 0; t < STEPS; ++t) {
@@ -60,7 +61,8 @@ static double *run_steps(const layer_case *k, int64_t first, int64_t count, cons
   p.config.dtype = k->dtype;
   p.config.nonlinearity = k->nonlinearity;
   p.config.forward.kind = plan != NULL ? BPPSA_FORWARD_SPECULATIVE : BPPSA_FORWARD_SEQUENTIAL;
-  p.config.forward.chunks = CHUNKS;
+  p.config.forward.chunks = k->chunks;
+  p.config.forward.rounds = k->rounds;
   p.config.forward.warm_up = k->warm_up;
   p.config.forward.tolerance = k->tolerance;
   bppsa_model *model = make_forward_model(&p, device);
@@ -314,6 +316,30 @@ static void test_equal_overflow(void **state) {
   assert_int_equal(unsetenv("SIMT_MOST_CLUSTER"), 0);
 }
 
+/* The first unit keeps a small number that guesses cannot know. In the only round each chunk but the second one agrees with the
+ * wrong end in front of it; the tail takes the truth through all of them. */
+static void test_tail(void **state) {
+  (void)state;
+  assert_int_equal(setenv("SIMT_MOST_CLUSTER", "1", 1), 0);
+  for (int i = 0; i < 3; ++i) {
+    layer_case k = layer_of(&bppsa_rnn_cell, BPPSA_F32, i == 0 ? 32 : i == 1 ? 64 : 130);
+    bppsa_forward_stats s;
+    k.change = make_keeper;
+    k.nonlinearity = BPPSA_NONLINEARITY_RELU;
+    k.chunks = 6;
+    k.rounds = 1;
+    k.start[0] = 0x1p-5; /* less than what counts as far */
+    memset(k.x, 0, sizeof k.x);
+    double *states = run_all(&k, &s);
+    for (int64_t t = 0; t < STEPS; ++t) {
+      assert_true(states[t * k.hidden] == 0x1p-5);
+    }
+    assert_true(s.tails == 1 && s.rounds == 1 && s.reseeded == 0 && s.mended == k.chunks - 1);
+    bppsa_free(states);
+  }
+  assert_int_equal(unsetenv("SIMT_MOST_CLUSTER"), 0);
+}
+
 enum { KEPT = 5 };
 
 /* As close_outputs, and one unit keeps its c: nothing comes in, and nothing is forgotten. */
@@ -354,9 +380,9 @@ static void test_infinite_c(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest unit_tests[] = {cmocka_unit_test(test_cells), cmocka_unit_test(test_tanh_pulses),
+  const struct CMUnitTest unit_tests[] = {cmocka_unit_test(test_cells),          cmocka_unit_test(test_tanh_pulses),
                                           cmocka_unit_test(test_closed_outputs), cmocka_unit_test(test_equal_overflow),
-                                          cmocka_unit_test(test_infinite_c)};
+                                          cmocka_unit_test(test_infinite_c),     cmocka_unit_test(test_tail)};
   device = test_device(2);
   if (bppsa_device_get_kind(device) == BPPSA_CPU) {
     printf("skipped: BPPSA_TEST_DEVICE names no GPU\n");
