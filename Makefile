@@ -1,6 +1,7 @@
 # The two commands are `make demo` and `make test`. CMake does the work; see CMakePresets.json.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-check build demo test check check-long coverage gpu-bundle install wheel wheel-cuda format clean
+.PHONY: help setup setup-build setup-check build demo test check check-long coverage gpu-bundle install wheel wheel-cuda
+.PHONY: format clean
 SHELL := /bin/sh
 PREFIX ?= /usr/local
 # CMake runs its own build tool: it must not inherit this make's job server.
@@ -24,10 +25,13 @@ help:
 setup:
 	@tools/setup
 
+setup-build:
+	@tools/setup build
+
 setup-check:
 	@tools/setup check
 
-build: setup
+build: setup-build
 	@tools/build cpu bppsa_program bppsa_shell_files
 
 demo: setup
@@ -52,10 +56,10 @@ gpu-bundle: setup
 install: build
 	@cmake --install build/cpu --prefix "$(PREFIX)"
 
-wheel: setup
+wheel: setup-build
 	@tools/wheel build/dist
 
-wheel-cuda: setup
+wheel-cuda: setup-build
 	@tools/wheel build/dist-cuda cuda
 
 format:

@@ -516,7 +516,8 @@ static double largest_of(const bppsa_instrument_workspace *w) {
   double largest = 1e-9;
   for (int ch = 0; ch < CHANNELS; ++ch) {
     for (int64_t i = 0; i < FRAMES; ++i) {
-      largest = fmax(largest, fabs((double)w->mix[ch][i]));
+      const double magnitude = fabs((double)w->mix[ch][i]);
+      largest = magnitude > largest ? magnitude : largest; /* gcc 12 for AArch64 breaks at fmax() in this loop */
     }
   }
   return largest;

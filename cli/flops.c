@@ -24,7 +24,7 @@
          .help = "of patterns, and of held products: auto takes fewer levels, a given number is refused"},                       \
         {.option = BPPSA_OPTION_MASK, .metavar = "M.safetensors", .help = BPPSA_PRUNED_MASK_HELP},                               \
         {.option = BPPSA_OPTION_CSV, .help = "the layers, with a row for each"},                                                 \
-        {.option = BPPSA_OPTION_SVG, .help = "a drawing of the scan's levels; of layers alone, bars of their FLOPs"},            \
+        {.option = BPPSA_OPTION_SVG, .help = "bars of the layers' FLOPs, and over them the scan's steps beside BP's"},           \
         BPPSA_USES_END                                                                                                           \
   }
 static const bppsa_option_use uses_AUTO[] = USES("auto"), uses_NONE[] = USES("none");
@@ -50,8 +50,9 @@ static const char notes[] =
 
 static bppsa_status run(bppsa_cli *cli) {
   const bool layers = strcmp(bppsa_cli_value(cli, BPPSA_OPTION_UP_LEVELS)->text, "none") == 0;
-  return layers ? bppsa_setup_flops_run(cli, bppsa_layer_table_json, bppsa_layer_table_text)
-                : bppsa_setup_flops_run(cli, bppsa_flops_json, bppsa_flops_text);
+  const bppsa_flops_forms alone = {bppsa_layer_table_json, bppsa_layer_table_text, bppsa_setup_flops_picture};
+  const bppsa_flops_forms scanned = {bppsa_flops_json, bppsa_flops_text, bppsa_setup_flops_picture};
+  return bppsa_setup_flops_run(cli, layers ? &alone : &scanned);
 }
 
 #define FLOPS(id, name, what, words, takes)                                                                                      \

@@ -124,7 +124,7 @@ static bppsa_status run(bppsa_cli *cli) {
 /* ---- convolutional networks ---- */
 
 static bppsa_status run_cnn(bppsa_cli *cli) {
-  return bppsa_setup_flops_run(cli, bppsa_flops_plan_json, bppsa_flops_plan_text);
+  return bppsa_setup_flops_run(cli, &(bppsa_flops_forms){bppsa_flops_plan_json, bppsa_flops_plan_text, bppsa_flops_draw});
 }
 
 #define PLAN(id, name, network, what)                                                                                            \

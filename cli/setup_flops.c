@@ -37,6 +37,8 @@ static bppsa_status take_options(const bppsa_cli *cli, bppsa_flops_request *requ
   double prune = 0;
   BPPSA_TRY(bppsa_setup_structure(cli, BPPSA_OPTION_PRUNE, &structure, &prune));
   *request = (bppsa_flops_request){.network = cli->object,
+                                   .most_patterns = BPPSA_FLOPS_MOST_PATTERNS,
+                                   .count_work = BPPSA_CNN_COUNT_WORK,
                                    .mask = bppsa_cli_value(cli, BPPSA_OPTION_MASK)->text,
                                    .weights = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text,
                                    .prune = prune,
@@ -57,8 +59,8 @@ static bppsa_status take_options(const bppsa_cli *cli, bppsa_flops_request *requ
   return parse_levels(cli, &request->scan);
 }
 
-static bppsa_status draw_layers(const bppsa_flops *flops, bppsa_text *drawing) {
-  bppsa_layer_table_draw(flops, drawing);
+bppsa_status bppsa_setup_flops_picture(const bppsa_flops *flops, bppsa_text *drawing) {
+  bppsa_flops_picture(flops, drawing);
   return bppsa_text_check(drawing);
 }
 
@@ -68,11 +70,11 @@ static bppsa_status make_csv(const bppsa_flops *flops, bppsa_text *table) {
 }
 
 /* Writes the files of --csv and --svg, if they are given, when both are made. */
-static bppsa_status write_files(const bppsa_cli *cli, const bppsa_flops *flops) {
+static bppsa_status write_files(const bppsa_cli *cli, const bppsa_flops *flops, const bppsa_flops_forms *forms) {
   const struct {
     bppsa_option option;
     bppsa_status (*make)(const bppsa_flops *flops, bppsa_text *text);
-  } all[] = {{BPPSA_OPTION_CSV, make_csv}, {BPPSA_OPTION_SVG, flops->request.layers_only ? draw_layers : bppsa_flops_draw}};
+  } all[] = {{BPPSA_OPTION_CSV, make_csv}, {BPPSA_OPTION_SVG, forms->draw}};
   enum { FILES = sizeof all / sizeof *all };
   bppsa_text texts[FILES] = {{0}};
   bppsa_status status = BPPSA_OK;
@@ -90,8 +92,7 @@ static bppsa_status write_files(const bppsa_cli *cli, const bppsa_flops *flops) 
   return status;
 }
 
-bppsa_status bppsa_setup_flops_run(const bppsa_cli *cli, json_t *(*json)(const bppsa_flops *flops),
-                                   void (*text)(const bppsa_flops *flops, bppsa_text *shown)) {
+bppsa_status bppsa_setup_flops_run(const bppsa_cli *cli, const bppsa_flops_forms *forms) {
   bppsa_flops_request request;
   bppsa_flops flops = {0};
   bppsa_text shown = {0};
@@ -104,13 +105,13 @@ bppsa_status bppsa_setup_flops_run(const bppsa_cli *cli, json_t *(*json)(const b
                               bppsa_scan_plan_config(flops.plan)->method.up_levels);
     }
     if (cli->to.json) {
-      status = bppsa_json_render(json(&flops), &shown.text);
+      status = bppsa_json_render(forms->json(&flops), &shown.text);
     } else {
-      text(&flops, &shown);
+      forms->text(&flops, &shown);
       status = bppsa_text_check(&shown);
     }
   }
-  status = status == BPPSA_OK ? write_files(cli, &flops) : status;
+  status = status == BPPSA_OK ? write_files(cli, &flops, forms) : status;
   status = status == BPPSA_OK ? bppsa_setup_show(cli, &shown) : status;
   bppsa_text_free(&shown);
   bppsa_flops_free(&flops);

@@ -1,10 +1,26 @@
 # What the library links, carried by the interface target bppsa_depends.
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
-find_package(PkgConfig REQUIRED)
-pkg_check_modules(OPENBLAS REQUIRED IMPORTED_TARGET openblas)
-pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson>=2.10)
-pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib>=1.2.9)
+find_package(PkgConfig)
+# What is missing is named in one line, which CMake does not break because it begins with a blank.
+set(names OPENBLAS JANSSON ZLIB)
+set(modules openblas jansson>=2.10 zlib>=1.2.9)
+set(packages libopenblas-dev libjansson-dev zlib1g-dev)
+set(missing "")
+if(NOT PKG_CONFIG_FOUND)
+  set(missing " pkg-config")
+endif()
+foreach(name module package IN ZIP_LISTS names modules packages)
+  if(PKG_CONFIG_FOUND)
+    pkg_check_modules(${name} IMPORTED_TARGET ${module})
+  endif()
+  if(NOT ${name}_FOUND)
+    string(APPEND missing " ${package}")
+  endif()
+endforeach()
+if(missing)
+  message(FATAL_ERROR " bppsa: libraries were not found, expected Debian's packages${missing}, or the same libraries by pkg-config")
+endif()
 
 # The library loads OpenBLAS when it first needs it (core/compute/blas.c) and needs only cblas.h here. It must be OpenBLAS, because
 # the library sets its number of threads. Linking a test program shows that it is installed.

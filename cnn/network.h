@@ -115,8 +115,8 @@ typedef struct {
 } bppsa_cnn_network;
 
 /* Makes a built-in network with PyTorch's parameter names: "lenet5" or "vgg11" on 3 x 32 x 32 (conv1 .. fc3; features.K and
- * classifier), "resnet18", "resnet50", "mobilenetv2" or "vgg16" as torchvision has them on 3 x 224 x 224, "resnet20" on
- * 3 x 32 x 32 (He et al. 2016, section 4.2, with projections as shortcuts between stages). ERR_ARGUMENT: another name;
+ * classifier), "resnet18", "resnet50", "resnet152", "mobilenetv2" or "vgg16" as torchvision has them on 3 x 224 x 224, "resnet20"
+ * on 3 x 32 x 32 (He et al. 2016, section 4.2, with projections as shortcuts between stages). ERR_ARGUMENT: another name;
  * ERR_MEMORY. */
 bppsa_status bppsa_cnn_network_builtin(const char *name, bppsa_cnn_network *network);
 /* Reads a network file. Messages name the file and the layer. ERR_FORMAT: not JSON, a member that is missing, unknown or of the

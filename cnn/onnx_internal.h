@@ -128,6 +128,9 @@ bppsa_status bppsa_onnx_identity(onnx_reader *r);
 
 /* ---- onnx_joins.c: sums and products, and the activations that exporters write with them ---- */
 
+/* Output 0 is what a layer makes of all inputs, two or more activations, each of which must pass the check, if there is one. */
+typedef bppsa_status onnx_check(const onnx_reader *r, const onnx_value *input);
+bppsa_status bppsa_onnx_join(onnx_reader *r, bppsa_cnn_node node, onnx_check *check);
 bppsa_status bppsa_onnx_add(onnx_reader *r); /* Sum too */
 bppsa_status bppsa_onnx_mul(onnx_reader *r);
 bppsa_status bppsa_onnx_div(onnx_reader *r);

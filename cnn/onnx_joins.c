@@ -6,14 +6,14 @@
 #include "cnn/onnx_internal.h"
 #include "core/base/alloc.h"
 
-/* A node of all its inputs, which are activations. */
-static bppsa_status give_join(onnx_reader *r, bppsa_cnn_node node) {
+bppsa_status bppsa_onnx_join(onnx_reader *r, bppsa_cnn_node node, onnx_check *check) {
   bppsa_cnn_layer layer = {.op = bppsa_op_default(BPPSA_OPERATOR_FLATTEN), .node = node};
   const size_t count = r->node->n_input;
   onnx_value **inputs = bppsa_calloc((int64_t)count, sizeof *inputs);
   bppsa_status status = inputs == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
   for (size_t k = 0; status == BPPSA_OK && k < count; ++k) {
     status = bppsa_onnx_activation(r, k, &inputs[k]);
+    status = status == BPPSA_OK && check != NULL ? check(r, inputs[k]) : status;
   }
   if (status == BPPSA_OK && count < 2) {
     status = bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%zu inputs, expected two or more", count);
@@ -81,11 +81,11 @@ static bool takes_bias(const onnx_reader *r, const onnx_value *value, const onnx
 bppsa_status bppsa_onnx_add(onnx_reader *r) {
   onnx_value *one = NULL, *other = NULL;
   if (r->node->n_input != 2) {
-    return give_join(r, BPPSA_CNN_ADD);
+    return bppsa_onnx_join(r, BPPSA_CNN_ADD, NULL);
   }
   BPPSA_TRY(read_two(r, &one, &other));
   if (!other->constant) {
-    return give_join(r, BPPSA_CNN_ADD);
+    return bppsa_onnx_join(r, BPPSA_CNN_ADD, NULL);
   }
   if (one->constant) {
     return bppsa_onnx_compute(r, '+');
@@ -149,5 +149,5 @@ bppsa_status bppsa_onnx_mul(onnx_reader *r) {
       return give_gated(r, gate);
     }
   }
-  return give_join(r, BPPSA_CNN_MUL);
+  return bppsa_onnx_join(r, BPPSA_CNN_MUL, NULL);
 }

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "cnn/onnx_internal.h"
-#include "core/base/alloc.h"
 
 /* ---- constants ---- */
 
@@ -306,25 +305,22 @@ static bppsa_status check_channels(const onnx_value *value, int64_t axis) {
   return found == 0 ? BPPSA_OK : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "axis %lld, expected 1: the channels", (long long)axis);
 }
 
+static bppsa_status check_concat(const onnx_reader *r, const onnx_value *input) {
+  return check_channels(input, bppsa_onnx_whole(r, "axis", 1));
+}
+
 bppsa_status bppsa_onnx_concat(onnx_reader *r) {
   onnx_value *first = NULL;
   BPPSA_TRY(bppsa_onnx_input(r, 0, &first));
   if (first != NULL && first->constant) {
     return concat_constants(r);
   }
-  bppsa_cnn_layer layer = {.op = bppsa_op_default(BPPSA_OPERATOR_FLATTEN), .node = BPPSA_CNN_CONCAT};
-  const size_t count = r->node->n_input;
-  onnx_value **inputs = bppsa_calloc((int64_t)count, sizeof *inputs);
-  bppsa_status status = inputs == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
-  for (size_t k = 0; status == BPPSA_OK && k < count; ++k) {
-    status = bppsa_onnx_activation(r, k, &inputs[k]);
-    status = status == BPPSA_OK ? check_channels(inputs[k], bppsa_onnx_whole(r, "axis", 1)) : status;
+  if (r->node->n_input == 1) {
+    BPPSA_TRY(bppsa_onnx_activation(r, 0, &first));
+    BPPSA_TRY(check_concat(r, first));
+    return bppsa_onnx_identity(r);
   }
-  if (status == BPPSA_OK) {
-    status = count == 1 ? bppsa_onnx_identity(r) : bppsa_onnx_give(r, &layer, (int64_t)count, inputs, NULL);
-  }
-  bppsa_free((void *)inputs);
-  return status;
+  return bppsa_onnx_join(r, BPPSA_CNN_CONCAT, check_concat);
 }
 
 /* Output k is `count` channels from channel `first` on. */

@@ -17,8 +17,9 @@ double bppsa_cnn_flops_besides(const bppsa_cnn_network *network, const bppsa_csr
 }
 
 /* Counts BP as the linear plan of the elements. */
-static bppsa_status count_linear(const bppsa_cnn_network *network, const bppsa_csr *const *patterns, bool input,
-                                 const bppsa_device *device, double besides, bppsa_cnn_bp_work *bp) {
+bppsa_status bppsa_cnn_count_elements(const bppsa_cnn_network *network, const bppsa_csr *const *patterns, bool input,
+                                      const bppsa_device *device, double besides, bppsa_cnn_bp_work *bp) {
+  BPPSA_REQUIRE(network != NULL && patterns != NULL && bp != NULL);
   const int64_t n = network->count - 1;
   bppsa_scan_config config = bppsa_scan_config_default();
   bppsa_scan_plan *plan = NULL;
@@ -49,8 +50,8 @@ bppsa_status bppsa_cnn_count_chain(const bppsa_cnn_network *network, const bppsa
   for (int64_t t = 1; status == BPPSA_OK && t < network->count; ++t) {
     status = bppsa_cnn_elements_set(network, t, own[t - 1], &elements);
   }
-  status = status == BPPSA_OK ? count_linear(network, elements.patterns, input, device, bppsa_cnn_flops_besides(network, own), bp)
-                              : status;
+  const double besides = status == BPPSA_OK ? bppsa_cnn_flops_besides(network, own) : 0;
+  status = status == BPPSA_OK ? bppsa_cnn_count_elements(network, elements.patterns, input, device, besides, bp) : status;
   bppsa_cnn_elements_free(&elements);
   return status;
 }

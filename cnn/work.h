@@ -22,6 +22,10 @@ double bppsa_cnn_flops_besides(const bppsa_cnn_network *network, const bppsa_csr
  * added, and additions are not counted. Errors of bppsa_cnn_live_create and bppsa_scan_plan_create. */
 bppsa_status bppsa_cnn_count_chain(const bppsa_cnn_network *network, const bppsa_csr *const *own, bool input,
                                    const bppsa_device *device, bppsa_cnn_bp_work *bp);
+/* The same from the patterns of J_1ᵀ .. J_nᵀ over live sets, of which only the numbers are read; besides: FLOPs of the weight
+ * gradients. */
+bppsa_status bppsa_cnn_count_elements(const bppsa_cnn_network *network, const bppsa_csr *const *patterns, bool input,
+                                      const bppsa_device *device, double besides, bppsa_cnn_bp_work *bp);
 /* Counts BP of one sample. masks[i]: a byte for each weight of layer i, 0 where it is masked; NULL: all weights are kept; masks
  * NULL: no layer has a mask. input: the input's gradient is wanted. For layers without a mask it allocates nothing of a
  * Jacobian's size. ERR_MEMORY; errors of bppsa_jacobian_create. */

@@ -1,6 +1,6 @@
 /* The built-in networks: LeNet-5 and VGG-11 from the tables of jacobian/network_ops.h, and with torchvision's names
  *
- *   resnet18 resnet50   He et al. 2016, table 1, on 3 x 224 x 224; the stride of a bottleneck is in its 3 x 3 convolution
+ *   resnet18 resnet50 resnet152   He et al. 2016, table 1, on 3 x 224 x 224; the stride of a bottleneck is in its 3 x 3 convolution
  *   resnet20            the same paper's section 4.2, on 3 x 32 x 32; shortcuts between stages are 1 x 1 convolutions (option B)
  *   mobilenetv2         Sandler et al. 2018, table 2, width 1, on 3 x 224 x 224
  *   vgg16               Simonyan and Zisserman 2015, configuration D, on 3 x 224 x 224, without batch norms
@@ -16,7 +16,7 @@
 #include "core/base/text.h"
 #include "jacobian/network_ops.h"
 
-enum { MOST = 256 }; /* the layers of ResNet-50, which has most of them, are 175 */
+enum { MOST = 768 }; /* the layers of ResNet-152, which has most of them, are 515 */
 
 /* A layer that reads one or two others. */
 typedef struct {
@@ -160,6 +160,10 @@ static void resnet50(maker *m) {
   make_resnet(m, &(resnet){true, true, 64, 1000, 4, {3, 4, 6, 3}});
 }
 
+static void resnet152(maker *m) {
+  make_resnet(m, &(resnet){true, true, 64, 1000, 4, {3, 8, 36, 3}});
+}
+
 static void resnet20(maker *m) {
   make_resnet(m, &(resnet){false, false, 16, 10, 3, {3, 3, 3, 0}});
 }
@@ -251,11 +255,8 @@ static const struct {
   const char *name;
   int64_t extent; /* height and width of the input */
   void (*make)(maker *m);
-} zoo[] = {{"resnet18", 224, resnet18},
-           {"resnet50", 224, resnet50},
-           {"mobilenetv2", 224, mobilenetv2},
-           {"vgg16", 224, vgg16},
-           {"resnet20", 32, resnet20}};
+} zoo[] = {{"resnet18", 224, resnet18}, {"resnet50", 224, resnet50}, {"mobilenetv2", 224, mobilenetv2},
+           {"vgg16", 224, vgg16},       {"resnet20", 32, resnet20},  {"resnet152", 224, resnet152}};
 enum { NETWORKS = sizeof zoo / sizeof zoo[0] };
 
 /* Hands the layers over, as the reader of network files does. */
@@ -306,7 +307,7 @@ static const struct {
   bool numbered; /* parameters are called features.K, K the operator's position */
 } builtins[] = {{"lenet5", "fc3", "fc3", 10, false}, {"vgg11", "classifier", "classifier", 10, true}};
 
-enum { BUILTINS = sizeof builtins / sizeof builtins[0], NAMES = 120 };
+enum { BUILTINS = sizeof builtins / sizeof builtins[0], NAMES = 140 };
 
 static const char *builtin_name(const void *context, int32_t i) {
   (void)context;

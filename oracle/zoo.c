@@ -47,35 +47,30 @@ static void finish(chain *c, bppsa_oracle_layer *layer, double w, double bias, d
   memcpy(c->at, layer->out, sizeof c->at);
 }
 
-/* Slides a window of k positions with stride s and padding p over every axis. `up`: a pool may end beyond its input. */
-static double slide(const chain *c, bppsa_oracle_layer *layer, int64_t k, int64_t s, int64_t p, bool up) {
+/* Slides a window of k positions with stride s and padding p over every axis. */
+static double slide(const chain *c, bppsa_oracle_layer *layer, int64_t k, int64_t s, int64_t p) {
   double taps = 1;
   for (int a = 0; a < c->axes; ++a) {
     layer->kernel[a] = k;
     layer->stride[a] = s;
     layer->padding[a] = 2 * p;
-    layer->out[1 + a] = (layer->in[1 + a] + 2 * p - k + (up ? s - 1 : 0)) / s + 1;
+    layer->out[1 + a] = (layer->in[1 + a] + 2 * p - k) / s + 1;
     taps *= (double)k;
   }
   return taps;
 }
 
-static void conv(chain *c, const char *name, int64_t out, int64_t k, int64_t s, int64_t p, bool bias) {
+static void conv(chain *c, const char *name, int64_t out, int64_t k) {
   bppsa_oracle_layer *layer = append(c, BPPSA_LAYER_CONV, name);
-  const double fan = slide(c, layer, k, s, p, false) * (double)layer->in[0];
+  const double fan = slide(c, layer, k, 1, k / 2) * (double)layer->in[0];
   layer->out[0] = out;
-  finish(c, layer, fan * (double)out, bias ? (double)out : 0, 2 * fan);
+  finish(c, layer, fan * (double)out, (double)out, 2 * fan);
 }
 
-static void pool(chain *c, const char *name, int64_t k, int64_t s, int64_t p, bool up) {
+static void pool(chain *c, const char *name, int64_t k) {
   bppsa_oracle_layer *layer = append(c, BPPSA_LAYER_POOL, name);
-  const double taps = slide(c, layer, k, s, p, up);
+  const double taps = slide(c, layer, k, k, 0);
   finish(c, layer, 0, 0, taps);
-}
-
-static void norm(chain *c, const char *name) {
-  bppsa_oracle_layer *layer = append(c, BPPSA_LAYER_NORM, name);
-  finish(c, layer, (double)layer->in[0], (double)layer->in[0], 4);
 }
 
 static void elementwise(chain *c, const char *name) {
@@ -109,96 +104,9 @@ static bppsa_status end(const chain *c) {
   return c->failed ? BPPSA_ERR_MEMORY : BPPSA_OK;
 }
 
-/* ---- ImageNet and CosmoFlow ---- */
+/* ---- CosmoFlow ---- */
 
-enum { IMAGENET_SAMPLES = 1281167, COSMOFLOW_SAMPLES = 1584 };
-
-/* Adds a bottleneck (He et al. 2016; the stride is in the 3 x 3 convolution, as in torchvision). The shortcut's projection takes
- * the block's input and comes just before the sum. */
-static void bottleneck(chain *c, int stage, int block, int64_t width, int64_t stride) {
-  char name[BPPSA_ORACLE_NAME];
-  int64_t entry[1 + BPPSA_ORACLE_AXES], behind[1 + BPPSA_ORACLE_AXES];
-  memcpy(entry, c->at, sizeof entry);
-#define NAME(what) (snprintf(name, sizeof name, "layer%d.%d." what, stage, block), name)
-  conv(c, NAME("conv1"), width, 1, 1, 0, false);
-  norm(c, NAME("bn1"));
-  elementwise(c, NAME("relu1"));
-  conv(c, NAME("conv2"), width, 3, stride, 1, false);
-  norm(c, NAME("bn2"));
-  elementwise(c, NAME("relu2"));
-  conv(c, NAME("conv3"), 4 * width, 1, 1, 0, false);
-  norm(c, NAME("bn3"));
-  if (block == 0) {
-    memcpy(behind, c->at, sizeof behind);
-    memcpy(c->at, entry, sizeof entry);
-    conv(c, NAME("downsample.0"), 4 * width, 1, stride, 0, false);
-    norm(c, NAME("downsample.1"));
-    memcpy(c->at, behind, sizeof behind);
-  }
-  finish(c, append(c, BPPSA_LAYER_ADD, NAME("add")), 0, 0, 1);
-  elementwise(c, NAME("relu3"));
-#undef NAME
-}
-
-static bppsa_status resnet(bppsa_oracle_model *model, const int blocks[4]) {
-  chain c = begin(model, 2, 3, 226, IMAGENET_SAMPLES);
-  conv(&c, "conv1", 64, 7, 2, 3, false);
-  norm(&c, "bn1");
-  elementwise(&c, "relu");
-  pool(&c, "maxpool", 3, 2, 1, false);
-  for (int stage = 0; stage < 4; ++stage) {
-    for (int block = 0; block < blocks[stage]; ++block) {
-      bottleneck(&c, stage + 1, block, (int64_t)64 << stage, stage > 0 && block == 0 ? 2 : 1);
-    }
-  }
-  pool(&c, "avgpool", c.at[1], c.at[1], 0, false);
-  linear(&c, "fc", 1000);
-  return end(&c);
-}
-
-static bppsa_status resnet50(bppsa_oracle_model *model) {
-  return resnet(model, (const int[]){3, 4, 6, 3});
-}
-
-static bppsa_status resnet152(bppsa_oracle_model *model) {
-  return resnet(model, (const int[]){3, 8, 36, 3});
-}
-
-/* VGG-16 (Simonyan and Zisserman 2015, configuration D) has 38 layers with dropout. ParaDL's 226 x 226 images and pools that end
- * beyond their input leave 8 x 8 positions for the first linear layer; 224 x 224 leave 7 x 7. */
-static bppsa_status vgg16_of(bppsa_oracle_model *model, int64_t extent) {
-  static const int64_t channels[] = {64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0};
-  chain c = begin(model, 2, 3, extent, IMAGENET_SAMPLES);
-  char name[BPPSA_ORACLE_NAME];
-  for (size_t i = 0, layer = 0; i < sizeof channels / sizeof channels[0]; ++i) {
-    snprintf(name, sizeof name, "features.%zu", layer++);
-    if (channels[i] == 0) {
-      pool(&c, name, 2, 2, 0, true);
-      continue;
-    }
-    conv(&c, name, channels[i], 3, 1, 1, true);
-    snprintf(name, sizeof name, "features.%zu", layer++);
-    elementwise(&c, name);
-  }
-  for (int i = 0; i < 2; ++i) {
-    snprintf(name, sizeof name, "classifier.%d", 3 * i);
-    linear(&c, name, 4096);
-    snprintf(name, sizeof name, "classifier.%d", 3 * i + 1);
-    elementwise(&c, name);
-    snprintf(name, sizeof name, "classifier.%d", 3 * i + 2);
-    elementwise(&c, name);
-  }
-  linear(&c, "classifier.6", 1000);
-  return end(&c);
-}
-
-static bppsa_status vgg16(bppsa_oracle_model *model) {
-  return vgg16_of(model, 226);
-}
-
-static bppsa_status vgg16_224(bppsa_oracle_model *model) {
-  return vgg16_of(model, 224);
-}
+enum { COSMOFLOW_SAMPLES = 1584 };
 
 /* CosmoFlow (Mathuriya et al. 2018) in ParaDL's size: 20 layers, about 2 M parameters, 4 channels. The paper gives no more; this
  * chain has six blocks of convolution, leaky ReLU and average pool, and two linear layers. At 512^3 the last pool shrinks by
@@ -212,11 +120,11 @@ static bppsa_status cosmoflow_of(bppsa_oracle_model *model, int64_t extent) {
   for (int i = 0; i < BLOCKS; ++i) {
     const int64_t window = i + 1 < BLOCKS ? 2 : c.at[1] / 4;
     snprintf(name, sizeof name, "conv%d", i + 1);
-    conv(&c, name, channels[i], 3, 1, 1, true);
+    conv(&c, name, channels[i], 3);
     snprintf(name, sizeof name, "relu%d", i + 1);
     elementwise(&c, name);
     snprintf(name, sizeof name, "pool%d", i + 1);
-    pool(&c, name, window, window, 0, false);
+    pool(&c, name, window);
     if (i + 1 == SPLIT_BLOCKS) {
       model->gather = model->count;
     }
@@ -234,58 +142,142 @@ static bppsa_status cosmoflow512(bppsa_oracle_model *model) {
   return cosmoflow_of(model, 512);
 }
 
-/* ---- the project's own networks ---- */
+/* ---- networks of the library (cnn/zoo.c), and of files ---- */
+
+static bppsa_layer_kind kind_of(const bppsa_cnn_layer *from) {
+  return from->node == BPPSA_CNN_ADD                   ? BPPSA_LAYER_ADD
+         : from->op.kind == BPPSA_OPERATOR_CONV2D      ? BPPSA_LAYER_CONV
+         : from->op.kind == BPPSA_OPERATOR_BATCHNORM2D ? BPPSA_LAYER_NORM
+         : bppsa_op_is_pool(&from->op)                 ? BPPSA_LAYER_POOL
+                                                       : BPPSA_LAYER_ELEMENTWISE;
+}
+
+/* The window of a convolution or a pool along an axis. One that adapts has as large a window as its input has for an output. */
+static int64_t window_of(const bppsa_cnn_layer *from, int a, bppsa_oracle_layer *layer) {
+  const bppsa_op *op = &from->op;
+  const bool adapts = op->kind == BPPSA_OPERATOR_ADAPTIVE_AVGPOOL2D || op->kind == BPPSA_OPERATOR_GLOBAL_AVGPOOL;
+  const int64_t even = from->op.in[1 + a] / from->out[1 + a];
+  layer->kernel[a] = adapts ? even : op->dilation[a] * (op->kernel[a] - 1) + 1;
+  layer->stride[a] = adapts ? even : op->stride[a];
+  layer->padding[a] = op->padding[2 * a] + op->padding[2 * a + 1];
+  return adapts ? even : op->kernel[a];
+}
+
+/* Is the layer flatten, which computes nothing? */
+static bool moves(const bppsa_cnn_layer *from) {
+  return from->node == BPPSA_CNN_OPERATOR && from->op.kind == BPPSA_OPERATOR_FLATTEN;
+}
 
 static void add_layer(chain *c, const bppsa_cnn_layer *from) {
+  memcpy(c->at, from->op.in, sizeof from->op.in); /* the first layer of a shortcut takes its block's input */
   if (from->op.kind == BPPSA_OPERATOR_LINEAR) {
     linear(c, from->name, from->op.out_channels);
     return;
   }
-  const bool pool = bppsa_op_is_pool(&from->op);
-  const bppsa_layer_kind kind = from->op.kind == BPPSA_OPERATOR_CONV2D ? BPPSA_LAYER_CONV
-                                : pool                                 ? BPPSA_LAYER_POOL
-                                                                       : BPPSA_LAYER_ELEMENTWISE;
-  bppsa_oracle_layer *layer = append(c, kind, from->name);
+  bppsa_oracle_layer *layer = append(c, kind_of(from), from->name);
   double taps = 1;
   for (int a = 0; a < 2; ++a) {
-    layer->kernel[a] = from->op.dilation[a] * (from->op.kernel[a] - 1) + 1;
-    layer->stride[a] = from->op.stride[a];
-    layer->padding[a] = from->op.padding[2 * a] + from->op.padding[2 * a + 1];
-    taps *= (double)from->op.kernel[a];
+    taps *= (double)window_of(from, a, layer);
   }
   memcpy(layer->out, from->out, sizeof from->out);
-  if (layer->kind == BPPSA_LAYER_CONV) {
+  const double channels = (double)from->out[0];
+  switch (layer->kind) {
+  case BPPSA_LAYER_CONV: {
     const double fan = taps * (double)(from->op.in[0] / from->op.groups);
-    finish(c, layer, fan * (double)from->out[0], from->bias ? (double)from->out[0] : 0, 2 * fan);
-  } else {
-    finish(c, layer, 0, 0, layer->kind == BPPSA_LAYER_POOL ? taps : bppsa_op_is_identity(&from->op) ? 0 : 1);
+    finish(c, layer, fan * channels, from->bias ? channels : 0, 2 * fan);
+    break;
+  }
+  case BPPSA_LAYER_NORM:
+    finish(c, layer, channels, channels, 4);
+    break;
+  default:
+    finish(c, layer, 0, 0, layer->kind == BPPSA_LAYER_POOL ? taps : moves(from) ? 0 : 1);
   }
 }
 
 static bppsa_status of_network(const bppsa_cnn_network *network, int64_t samples, bppsa_oracle_model *model) {
   chain c = begin(model, 2, network->in[0], 1, samples);
-  c.at[1] = network->in[1];
-  c.at[2] = network->in[2];
   for (int64_t l = 0; l < network->count; ++l) {
     add_layer(&c, &network->layers[l]);
   }
   return end(&c);
 }
 
-static bppsa_status builtin_network(const char *name, bppsa_oracle_model *model) {
-  bppsa_cnn_network network;
-  BPPSA_TRY(bppsa_cnn_network_builtin(name, &network));
-  const bppsa_status status = of_network(&network, 50000, model); /* CIFAR-10's training images */
-  bppsa_cnn_network_free(&network);
-  return status;
+/* Does the layer of a built-in network leave all values as they are? Flatten does, and a pool whose windows have one value. */
+static bool does_nothing(const bppsa_cnn_layer *layer) {
+  const bool adapts = layer->op.kind == BPPSA_OPERATOR_ADAPTIVE_AVGPOOL2D;
+  return moves(layer) || (adapts && memcmp(layer->op.in, layer->out, sizeof layer->out) == 0);
 }
 
+/* Gives the network images of ParaDL's size. `up`: its pools end beyond their input where that is odd, so that more positions are
+ * left for the first linear layer. */
+static bppsa_status enlarge(bppsa_cnn_network *network, int64_t extent, bool up) {
+  int64_t left = extent;
+  for (int64_t l = 0; up && l < network->count; ++l) {
+    bppsa_op *op = &network->layers[l].op;
+    const bool pools = op->kind == BPPSA_OPERATOR_MAXPOOL2D;
+    op->ceil_mode = op->ceil_mode || pools;
+    left = pools ? (left + 1) / 2 : left;
+    if (op->kind == BPPSA_OPERATOR_ADAPTIVE_AVGPOOL2D) {
+      op->size[0] = op->size[1] = left;
+    }
+  }
+  return bppsa_cnn_network_reshape(network, (const int64_t[]){network->in[0], extent, extent});
+}
+
+/* A network of cnn/zoo.c; extent: of its images, 0: its own. */
+static bppsa_status builtin_network(const char *name, int64_t extent, bool up, int64_t samples, bppsa_oracle_model *model) {
+  bppsa_cnn_network network;
+  BPPSA_TRY(bppsa_cnn_network_builtin(name, &network));
+  bppsa_status status = extent > 0 ? enlarge(&network, extent, up) : BPPSA_OK;
+  chain c = begin(model, 2, network.in[0], 1, samples);
+  for (int64_t l = 0; status == BPPSA_OK && l < network.count; ++l) {
+    if (!does_nothing(&network.layers[l])) {
+      add_layer(&c, &network.layers[l]);
+    }
+  }
+  bppsa_cnn_network_free(&network);
+  return status == BPPSA_OK ? end(&c) : status;
+}
+
+enum { CIFAR_SAMPLES = 50000, IMAGENET_SAMPLES = 1281167, PARADL_EXTENT = 226 };
+
 static bppsa_status vgg11(bppsa_oracle_model *model) {
-  return builtin_network("vgg11", model);
+  return builtin_network("vgg11", 0, false, CIFAR_SAMPLES, model);
 }
 
 static bppsa_status lenet5(bppsa_oracle_model *model) {
-  return builtin_network("lenet5", model);
+  return builtin_network("lenet5", 0, false, CIFAR_SAMPLES, model);
+}
+
+static bppsa_status resnet20(bppsa_oracle_model *model) {
+  return builtin_network("resnet20", 0, false, CIFAR_SAMPLES, model);
+}
+
+static bppsa_status resnet18(bppsa_oracle_model *model) {
+  return builtin_network("resnet18", 0, false, IMAGENET_SAMPLES, model);
+}
+
+static bppsa_status mobilenetv2(bppsa_oracle_model *model) {
+  return builtin_network("mobilenetv2", 0, false, IMAGENET_SAMPLES, model);
+}
+
+static bppsa_status resnet50(bppsa_oracle_model *model) {
+  return builtin_network("resnet50", PARADL_EXTENT, false, IMAGENET_SAMPLES, model);
+}
+
+static bppsa_status resnet152(bppsa_oracle_model *model) {
+  return builtin_network("resnet152", PARADL_EXTENT, false, IMAGENET_SAMPLES, model);
+}
+
+/* 226 x 226 images and pools that end beyond their input leave 8 x 8 positions for the first linear layer, as ParaDL counts;
+ * 224 x 224 leave 7 x 7. */
+static bppsa_status vgg16(bppsa_oracle_model *model) {
+  return builtin_network("vgg16", PARADL_EXTENT, true, IMAGENET_SAMPLES, model);
+}
+
+static bppsa_status vgg16_224(bppsa_oracle_model *model) {
+  return builtin_network("vgg16", 0, false, IMAGENET_SAMPLES, model);
 }
 
 /* The recurrent benchmarks: T = 1000 bits, H = 20, one layer and a head of 10 classes on its last state. A step of K gates takes
@@ -326,6 +318,9 @@ static const struct {
     {"cosmoflow512", "CosmoFlow, 4 x 512 x 512 x 512", cosmoflow512},
     {"vgg11", "VGG-11 of bppsa train vgg11, CIFAR-10", vgg11},
     {"lenet5", "LeNet-5 of bppsa train lenet5, CIFAR-10", lenet5},
+    {"resnet18", "ResNet-18, ImageNet, 3 x 224 x 224", resnet18},
+    {"mobilenetv2", "MobileNetV2, ImageNet, 3 x 224 x 224", mobilenetv2},
+    {"resnet20", "ResNet-20, CIFAR-10", resnet20},
     {"rnn", "the RNN benchmark: T 1000, H 20", rnn},
     {"gru", "the GRU benchmark: T 1000, H 20", gru},
 };

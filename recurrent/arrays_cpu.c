@@ -8,10 +8,10 @@ int64_t bppsa_layers_sums_bytes(const recurrent_network *n, bool hidden) {
   const int64_t rows = c->seq_len * c->batch, out = n->cell->gates * c->hidden;
   const int64_t unit = c->lengths ? 1 : c->batch; /* single rows make the most parts, where batches have fewer rows */
   const int64_t outputs = bppsa_recurrent_outputs(c);
-  const bppsa_linear from_h = {c->dtype, 1, rows, c->hidden, out, unit, 0, 0};
-  const bppsa_linear uses[] = {{c->dtype, 1, rows, c->input, out, unit, 0, 0},
-                               {c->dtype, 1, rows, outputs, out, unit, 0, 0},
-                               {c->dtype, 1, c->loss_all ? rows : c->batch, outputs, c->classes, unit, 0, 0}};
+  const bppsa_linear from_h = {c->dtype, 1, rows, c->hidden, out, unit, 0, 0, NULL, NULL};
+  const bppsa_linear uses[] = {{c->dtype, 1, rows, c->input, out, unit, 0, 0, NULL, NULL},
+                               {c->dtype, 1, rows, outputs, out, unit, 0, 0, NULL, NULL},
+                               {c->dtype, 1, c->loss_all ? rows : c->batch, outputs, c->classes, unit, 0, 0, NULL, NULL}};
   int64_t most = 0;
   for (size_t i = 0; !hidden && i < sizeof uses / sizeof *uses; ++i) {
     const int64_t bytes = bppsa_linear_workspace(&uses[i]);
@@ -25,6 +25,16 @@ static int64_t panels_bytes(const recurrent_network *n, int64_t in) {
   const int64_t gates = n->cell->gates * n->config.hidden, size = layers_size_of(n),
                 forward = bppsa_panels_bytes(in, gates, size), backward = bppsa_panels_bytes(gates, in, size);
   return forward > backward ? forward : backward;
+}
+
+/* Bytes of the rows that a run's weight gradients multiply, in panels. */
+static int64_t run_bytes(const recurrent_network *n, int64_t widest) {
+  const int64_t rows = bppsa_layers_most_run_rows(n), all = n->config.seq_len * n->config.batch;
+  return bppsa_panels_bytes(rows < all ? rows : all, widest, layers_size_of(n));
+}
+
+void *bppsa_layers_run_panels(const recurrent_network *n) {
+  return layers_in_panels(n) && n->panels != NULL ? (char *)n->panels + panels_bytes(n, n->config.hidden) : NULL;
 }
 
 /* How many numbers a row or column of n->w_t takes, which is W_ih or W_lin transposed, or W_ih in panels. */
@@ -76,7 +86,7 @@ bppsa_status bppsa_layers_visit(recurrent_network *n, bool scans, bppsa_recurren
     }
   }
   if (layers_in_panels(n)) {
-    BPPSA_TRY(visit(&n->panels, panels_bytes(n, hidden), bytes));
+    BPPSA_TRY(visit(&n->panels, panels_bytes(n, hidden) + (backward ? run_bytes(n, widest) : 0), bytes));
   }
   BPPSA_TRY(bppsa_ragged_visit(n, visit, bytes));
   BPPSA_TRY(bppsa_resets_visit(n, visit, bytes));

@@ -134,10 +134,15 @@ typedef struct {
 } layer_products;
 
 static layer_products products_of(const recurrent_network *n, int64_t l) {
+  /* others add to the workspace by themselves, and several threads of theirs at once */
+  const bool plain = !n->back.stats.speculated && !bppsa_back_is_part(n);
   const int64_t hidden = n->config.hidden, rows = bppsa_ragged_rows(n), out = n->cell->gates * hidden;
   layer_products p = {layers_linear(n, rows, n->layers[l].input, out), layers_linear(n, rows, hidden, out),
                       bppsa_layers_input_of(n, l)};
   p.from_x.run = p.from_h.run = bppsa_layers_run_rows(n);
+  p.from_x.panels = p.from_h.panels = plain ? bppsa_layers_run_panels(n) : NULL;
+  p.from_x.dw = plain ? bppsa_recurrent_parameter(n, l, W_IH)->gradient.data : NULL;
+  p.from_h.dw = plain ? bppsa_recurrent_parameter(n, l, W_HH)->gradient.data : NULL;
   return p;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/alloc.h"
+#include "core/base/pages.h"
 #include "core/compute/memory.h"
 #include "recurrent/layer_internal.h"
 #include "recurrent/layers_cpu.h"
@@ -314,6 +315,18 @@ static bppsa_status copy_half(const recurrent_network *n, void *to, int64_t to_a
   return bppsa_memory_queue_copy(n->base.device, to, to_apart, from, from_apart, row_bytes(n), n->batch);
 }
 
+/* An array that a pass writes as a whole. A caller's memory is often fresh, so that the system clears every page of it. */
+typedef struct {
+  const void *data;
+  int64_t bytes;
+} written;
+
+static void advise(const bppsa_layer *layer, const written *arrays, size_t count) {
+  for (size_t i = 0; layer->kind == BPPSA_CPU && i < count; ++i) {
+    bppsa_pages_advise(arrays[i].data, arrays[i].bytes);
+  }
+}
+
 /* ---- forward ---- */
 
 /* *h0: the initial states [B][S], or NULL. */
@@ -341,6 +354,12 @@ bppsa_status bppsa_layer_forward(const bppsa_layer *layer, const bppsa_device *d
   int64_t end;
   const void *h0;
   BPPSA_TRY(bppsa_layer_check_pass(layer, device, inputs, tape, scratch));
+  const written arrays[] = {{tape->h, layer->sizes.states},
+                            {tape->c, layer->sizes.states},
+                            {tape->saved, layer->sizes.saved},
+                            {tape->output, states_bytes(layer->network)},
+                            {scratch, layer->sizes.forward}};
+  advise(layer, arrays, sizeof arrays / sizeof *arrays);
   BPPSA_TRY(bppsa_layer_begin(layer, device, RECURRENT_FORWARD, inputs, tape, NULL, scratch, &pass, &end));
   BPPSA_TRY(join_first(&pass, inputs, &h0));
   pass.n.output = tape->output;
@@ -470,6 +489,13 @@ bppsa_status bppsa_layer_backward(const bppsa_layer *layer, const bppsa_device *
   int64_t end;
   BPPSA_TRY(bppsa_layer_check_pass(layer, device, inputs, tape, scratch));
   BPPSA_TRY(bppsa_layer_check_gradients(layer, seed, gradients));
+  const bppsa_recurrent_config *c = &layer->network->config;
+  const int64_t gates = layer->network->cell->gates * row_bytes(layer->network);
+  const written arrays[] = {{gradients->x, c->seq_len * c->batch * c->input * size_of(layer->network)},
+                            {gradients->w_ih, gates * c->input},
+                            {gradients->w_hh, gates * c->hidden},
+                            {scratch, layer->sizes.backward}};
+  advise(layer, arrays, sizeof arrays / sizeof *arrays);
   BPPSA_TRY(bppsa_layer_begin(layer, device, RECURRENT_BACKWARD, inputs, tape, gradients, scratch, &pass, &end));
   bppsa_layer_move_tape(&pass, tape, false);
   bppsa_status status = bppsa_layer_make_scan(layer, device, &pass);

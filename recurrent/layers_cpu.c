@@ -26,9 +26,9 @@ static void pack_recurrent(const recurrent_network *n, int64_t l, bool transpose
 static void multiply_input(const recurrent_network *n, int64_t rows, int64_t columns, int64_t k, const void *from,
                            const void *bias, void *to) {
   if (n->config.dtype == BPPSA_F32) {
-    bppsa_panels_multiply_f32(n->threads, rows, columns, k, from, k, n->w_t, bias, 0, to, columns);
+    bppsa_panels_multiply_f32(n->threads, rows, columns, k, from, k, 1, n->w_t, bias, 0, to, columns);
   } else {
-    bppsa_panels_multiply_f64(n->threads, rows, columns, k, from, k, n->w_t, bias, 0, to, columns);
+    bppsa_panels_multiply_f64(n->threads, rows, columns, k, from, k, 1, n->w_t, bias, 0, to, columns);
   }
 }
 

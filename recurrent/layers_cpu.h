@@ -67,6 +67,9 @@ bool bppsa_layers_want_first(const recurrent_network *n);
 layers_window bppsa_layers_whole(const recurrent_network *n);
 /* Rows of a run, in whole steps: so many that deltas, states and gradients fit, and enough for the products. */
 int64_t bppsa_layers_run_rows(const recurrent_network *n);
+int64_t bppsa_layers_most_run_rows(const recurrent_network *n); /* of any batch */
+/* Room for the rows that a run's weight gradients multiply, behind W_hh in n->panels; NULL: of a layer without panels. */
+void *bppsa_layers_run_panels(const recurrent_network *n);
 /* Steps of a window: one run, or 256 KiB of pre-activations and enough rows to share among threads. */
 int64_t bppsa_layers_window_steps(const recurrent_network *n);
 /* Calls a cell's function for all samples on the calling thread; columns and diagonal begin at the first step. */

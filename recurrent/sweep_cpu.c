@@ -25,12 +25,22 @@ layers_window bppsa_layers_whole(const recurrent_network *n) {
                          .input = bppsa_layers_want_first(n)};
 }
 
-int64_t bppsa_layers_run_rows(const recurrent_network *n) {
+/* Rows of a run, if steps could be cut. */
+static int64_t run_rows_wanted(const recurrent_network *n) {
   enum { BYTES = 1 << 15, LEAST_ROWS = 48, WIDE_ROWS = 256 };
   const int64_t row = ((n->cell->split ? 2 : 1) * n->cell->gates + 2) * n->config.hidden * layers_size_of(n),
-                fitting = BYTES / row;
-  const int64_t least = layers_in_panels(n) ? WIDE_ROWS : LEAST_ROWS, units = (fitting > least ? fitting : least) / n->batch;
+                fitting = BYTES / row, least = layers_in_panels(n) ? WIDE_ROWS : LEAST_ROWS;
+  return fitting > least ? fitting : least;
+}
+
+int64_t bppsa_layers_run_rows(const recurrent_network *n) {
+  const int64_t units = run_rows_wanted(n) / n->batch;
   return (units > 1 ? units : 1) * n->batch;
+}
+
+int64_t bppsa_layers_most_run_rows(const recurrent_network *n) {
+  const int64_t wanted = run_rows_wanted(n);
+  return n->config.batch > wanted ? n->config.batch : wanted;
 }
 
 int64_t bppsa_layers_window_steps(const recurrent_network *n) {

@@ -156,8 +156,8 @@ static bppsa_status pattern_bytes(const bppsa_flops *f, int64_t i, bool symbolic
   return BPPSA_OK;
 }
 
-/* Refuses patterns that do not fit into memory before the first of them is made. */
-static bppsa_status check_memory(const bppsa_flops_request *request, const bppsa_flops *f, bool symbolic) {
+/* Refuses patterns that do not fit into memory before the first of them is made. *large: rows are to be counted instead. */
+static bppsa_status check_memory(const bppsa_flops_request *request, const bppsa_flops *f, bool symbolic, bool *large) {
   const double limit = (double)(request->memory_limit > 0 ? request->memory_limit : request->assumed_limit);
   double all = 0, largest = -1;
   int64_t worst = 0;
@@ -168,7 +168,8 @@ static bppsa_status check_memory(const bppsa_flops_request *request, const bppsa
     worst = bytes > largest ? i : worst;
     largest = bytes > largest ? bytes : largest;
   }
-  return all <= limit
+  *large = !f->request.values && all > (double)request->most_patterns;
+  return all <= limit || *large
              ? BPPSA_OK
              : bppsa_fail(
                    BPPSA_ERR_ARGUMENT,
@@ -201,11 +202,16 @@ static bppsa_status make_pattern(bppsa_flops *f, int64_t i, const uint8_t *mask,
   return BPPSA_OK;
 }
 
-/* Makes all patterns by structure, counts BP over them, then leaves out the masked weights. */
-static bppsa_status make_patterns(const bppsa_flops_request *request, bppsa_flops *f) {
+/* Makes all patterns by structure, counts BP over them, then leaves out the masked weights. Large patterns are not made: their rows
+ * will be counted. *besides: FLOPs of the weights' gradients. */
+static bppsa_status make_patterns(const bppsa_flops_request *request, bppsa_flops *f, double *besides) {
+  bool large;
   const bool symbolic = !f->pruned && !f->request.values;
   BPPSA_TRY(bppsa_cnn_elements_create(&f->network.layers, request->input_grad, &f->elements));
-  BPPSA_TRY(check_memory(request, f, symbolic));
+  BPPSA_TRY(check_memory(request, f, symbolic, &large));
+  if (large) {
+    return bppsa_flops_count_rows(f, besides);
+  }
   for (int64_t i = 0; i < f->count; ++i) {
     BPPSA_TRY(make_pattern(f, i, NULL, symbolic || bppsa_flops_mask(f, i) != NULL));
   }
@@ -214,6 +220,7 @@ static bppsa_status make_patterns(const bppsa_flops_request *request, bppsa_flop
     BPPSA_TRY(bppsa_flops_mask(f, i) != NULL ? make_pattern(f, i, bppsa_flops_mask(f, i), false) : BPPSA_OK);
     BPPSA_TRY(bppsa_cnn_elements_set(&f->network.layers, i + 1, f->patterns[i], &f->elements));
   }
+  *besides = bppsa_cnn_flops_besides(&f->network.layers, f->patterns);
   return BPPSA_OK;
 }
 
@@ -323,7 +330,8 @@ static bppsa_scan_config scan_config(const bppsa_flops_request *request, const b
   config.element = BPPSA_ELEMENT_CSR;
   config.jacobians = f->count;
   config.dim = bppsa_cnn_size(&f->network.layers, f->count);
-  config.patterns = f->elements.patterns;
+  config.patterns = f->counter != NULL ? bppsa_cnn_counter_patterns(f->counter) : f->elements.patterns;
+  config.counter = f->counter != NULL ? bppsa_cnn_counter_of(f->counter) : config.counter;
   config.planner = f->device;
   config.symbolic = true;
   config.input = request->input_grad;
@@ -486,17 +494,21 @@ static bppsa_status count_network(const bppsa_flops_request *request, bppsa_flop
   if (request->layers_only) {
     return BPPSA_OK;
   }
-  BPPSA_TRY(make_patterns(request, f));
+  double besides;
+  BPPSA_TRY(make_patterns(request, f, &besides));
   BPPSA_TRY(f->request.values ? count_values(request, *weights, f) : count_patterns(request, NULL, f));
-  const double besides = bppsa_cnn_flops_besides(&f->network.layers, f->patterns);
   f->work = bppsa_work_of_scan(&f->totals, besides);
   f->bp = bppsa_work_of_bp(&f->totals, besides);
   return BPPSA_OK;
 }
 
 bppsa_flops_request bppsa_flops_request_default(void) {
-  return (bppsa_flops_request){
-      .method = BPPSA_PRUNE_CLASS_UNIFORM, .batch = 1, .scan = bppsa_scan_method_of(BPPSA_SCAN_AUTO), .dtype = BPPSA_F32};
+  return (bppsa_flops_request){.method = BPPSA_PRUNE_CLASS_UNIFORM,
+                               .batch = 1,
+                               .scan = bppsa_scan_method_of(BPPSA_SCAN_AUTO),
+                               .dtype = BPPSA_F32,
+                               .most_patterns = BPPSA_FLOPS_MOST_PATTERNS,
+                               .count_work = BPPSA_CNN_COUNT_WORK};
 }
 
 static bppsa_status open_and_count(const bppsa_flops_request *request, bppsa_flops *f) {
@@ -554,6 +566,7 @@ void bppsa_flops_free(bppsa_flops *f) {
   }
   bppsa_cnn_elements_free(&f->elements);
   bppsa_cnn_elements_free(&f->sampled);
+  bppsa_cnn_counter_destroy(f->counter);
   bppsa_free(f->compact);
   bppsa_free((void *)f->names);
   bppsa_free((void *)f->jacobians);

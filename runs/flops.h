@@ -1,9 +1,10 @@
 /* What `flops` counts: a network's transposed Jacobians and the steps of their scan (flops.c), in words and as JSON
- * (flops_report.c), and its layers one by one (layer_table.c). */
+ * (flops_report.c), its layers one by one (layer_table.c), and a picture of both (flops_picture.c). */
 #ifndef BPPSA_RUNS_FLOPS_H
 #define BPPSA_RUNS_FLOPS_H
 
 #include "cnn/live.h"
+#include "cnn/row_counts.h"
 #include "cnn/shrink.h"
 #include "cnn/work.h"
 #include "core/base/text.h"
@@ -33,10 +34,14 @@ typedef struct {
   bool convert_weights;            /* convert a file's weights to dtype before their values are counted */
   int64_t memory_limit;            /* bytes of patterns and held products; 0: no limit was asked for */
   int64_t assumed_limit;           /* the limit on bytes of patterns and of a model where no limit was asked for */
+  int64_t most_patterns; /* bytes of guaranteed patterns that are made; beyond them rows are counted (cnn/row_counts.h) */
+  double count_work;     /* then: the most work for a product; beyond it rows are drawn at random, by the seed */
 } bppsa_flops_request;
 
-/* Returns the defaults: no pruning (method class-uniform), seed 0, guaranteed patterns, batch 1, up-levels by auto, f32. The
- * caller sets network and assumed_limit. */
+enum { BPPSA_FLOPS_MOST_PATTERNS = 64 << 20 };
+
+/* Returns the defaults: no pruning (method class-uniform), seed 0, guaranteed patterns, batch 1, up-levels by auto, f32, patterns
+ * of 64 MiB, BPPSA_CNN_COUNT_WORK. The caller sets network and assumed_limit. */
 bppsa_flops_request bppsa_flops_request_default(void);
 
 /* An operator's transposed Jacobian; with values the mean over samples. */
@@ -59,6 +64,7 @@ typedef struct {
   bppsa_jacobian **jacobians;  /* NULL for layers that join or split tensors */
   const bppsa_csr **patterns;  /* of the operators' own transposed Jacobians, known ahead of any input; NULL likewise */
   bppsa_cnn_elements elements; /* the same over live sets: in a chain they are the operators' own */
+  bppsa_cnn_counter *counter;  /* counts rows where patterns would be too large; then the four above are not made. Or NULL */
   bppsa_flops_operator *operators;
   bppsa_cnn_layer_work *layers; /* every layer by itself, the head too: size count + 1 */
   bppsa_cnn_shrunk *shrunk;     /* what is left of it without useless channels, likewise */
@@ -91,6 +97,13 @@ json_t *bppsa_flops_plan_json(const bppsa_flops *flops);
 void bppsa_flops_plan_text(const bppsa_flops *flops, bppsa_text *text);
 /* Draws the scan as counted, with the operators' names, as SVG. ERR_ARGUMENT: too many products. ERR_MEMORY. */
 bppsa_status bppsa_flops_draw(const bppsa_flops *flops, bppsa_text *drawing);
+/* Draws bars of the layers' FLOPs as SVG, convolutions and linear operators alone, with the scan's steps above BP's over them if a
+ * scan was counted (flops_picture.c). */
+void bppsa_flops_picture(const bppsa_flops *flops, bppsa_text *drawing);
+
+/* Makes the counter of rows and fills `operators`, `unpruned`; *besides: FLOPs of the weights' gradients (flops_rows.c). Errors of
+ * bppsa_cnn_counter_create and bppsa_scan_plan_create. */
+bppsa_status bppsa_flops_count_rows(bppsa_flops *flops, double *besides);
 
 /* The mask of layer i while the network is counted, or NULL where it keeps all its weights (borrowed). */
 const uint8_t *bppsa_flops_mask(const bppsa_flops *flops, int64_t i);
@@ -98,13 +111,11 @@ const uint8_t *bppsa_flops_mask(const bppsa_flops *flops, int64_t i);
  * bppsa_cnn_mask_bytes; ERR_ARGUMENT: a mask of no weight; ERR_MEMORY. */
 bppsa_status bppsa_layer_table_count(bppsa_flops *flops);
 /* The same of the layers, one by one (layer_table.c): a document, or with `beside` the members "layers", "classes" and "total" for
- * an object; a table for people; a table as CSV, which begins with a line of names; and a picture as SVG, with bars of the
- * convolutions and linear operators. */
+ * an object; a table for people; and a table as CSV, which begins with a line of names. */
 json_t *bppsa_layer_table_json(const bppsa_flops *flops);
 bool bppsa_layer_table_put(json_t *object, const bppsa_flops *flops);
 void bppsa_layer_table_text(const bppsa_flops *flops, bppsa_text *text);
 void bppsa_layer_table_csv(const bppsa_flops *flops, bppsa_text *text);
-void bppsa_layer_table_draw(const bppsa_flops *flops, bppsa_text *drawing);
 
 /* What both kinds of documents say about the request and its weights: network, method, weights, seed, prune, pruned_fraction and
  * mask; and the words that name the weights and their pruning in a title. */

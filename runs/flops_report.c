@@ -189,6 +189,18 @@ static bool put_request(json_t *object, const bppsa_flops *net) {
   return ok && bppsa_json_put_integer(object, "batch", config->batch);
 }
 
+/* Are counts estimated from rows drawn at random? */
+static bool is_estimated(const bppsa_flops *net) {
+  return net->totals.flops_error > 0;
+}
+
+/* Puts whether totals are estimated, with the standard errors of the scan's FLOPs and of its critical path; 0: exact. */
+static bool put_errors(json_t *object, const bppsa_flops *net) {
+  return bppsa_json_put_bool(object, "estimated", is_estimated(net)) &&
+         bppsa_json_put_real(object, "flops_standard_error", net->totals.flops_error) &&
+         bppsa_json_put_real(object, "critical_flops_standard_error", net->totals.critical_error);
+}
+
 json_t *bppsa_flops_json(const bppsa_flops *net) {
   char dominant[BPPSA_FLOPS_DOMINANT], conclusion[BPPSA_FLOPS_CONCLUSION];
   double step[2];
@@ -198,7 +210,7 @@ json_t *bppsa_flops_json(const bppsa_flops *net) {
   ok = ok && bppsa_json_put(object, "operators", operators_json(net));
   ok = ok && bppsa_json_put(object, "levels", bppsa_plan_levels_json(net->plan));
   ok = ok && bppsa_json_put(object, "steps", steps_json(net));
-  ok = ok && bppsa_json_put(object, "totals", bppsa_plan_totals_json(&net->totals));
+  ok = ok && bppsa_json_put(object, "totals", bppsa_plan_totals_json(&net->totals)) && put_errors(object, net);
   ok = ok && bppsa_json_put_integer(object, "baseline_flops", net->totals.bp_flops);
   ok = ok && bppsa_json_put_integer(object, "unpruned_baseline_flops", llround(net->unpruned.work.gradients));
   ok = ok && bppsa_json_put_integer(object, "weight_flops", llround(net->work.besides));
@@ -225,12 +237,22 @@ json_t *bppsa_flops_plan_json(const bppsa_flops *net) {
   ok = ok && put_mask(object, net);
   ok = ok && bppsa_json_put(object, "levels", bppsa_plan_levels_json(net->plan));
   ok = ok && bppsa_json_put(object, "steps", steps_json(net));
-  ok = ok && bppsa_json_put(object, "totals", bppsa_plan_totals_json(&net->totals));
+  ok = ok && bppsa_json_put(object, "totals", bppsa_plan_totals_json(&net->totals)) && put_errors(object, net);
   ok = ok && put_ratios(object, net);
   return bppsa_json_finish(object, ok);
 }
 
 /* ---- for people ---- */
+
+/* " +- 1.5 %", the standard error of an estimate; "" where a count is exact. */
+#define ERROR_TEXT 40
+static const char *error_text(double flops, double error, char text[ERROR_TEXT]) {
+  text[0] = 0;
+  if (error > 0) {
+    bppsa_print(text, ERROR_TEXT, " +- %.2g %%", flops > 0 ? 100 * error / flops : 0);
+  }
+  return text;
+}
 
 static void add_operators(const bppsa_flops *net, bppsa_text *text) {
   char csr[BPPSA_SI_TEXT], flops[BPPSA_SI_TEXT];
@@ -246,16 +268,17 @@ static void add_operators(const bppsa_flops *net, bppsa_text *text) {
 }
 
 static void add_steps(const bppsa_flops *net, bppsa_text *text) {
-  char left[BPPSA_RANGE_TEXT], right[BPPSA_RANGE_TEXT], shape[80], nnz[BPPSA_SI_TEXT], flops[BPPSA_SI_TEXT];
+  char left[BPPSA_RANGE_TEXT], right[BPPSA_RANGE_TEXT], shape[80], nnz[BPPSA_SI_TEXT], flops[BPPSA_SI_TEXT], error[ERROR_TEXT];
   bppsa_text_add(text, "\n level  phase   op    m x k x n                nnz       FLOP      product\n");
   for (int64_t i = 0; i < net->step_count; ++i) {
     const bppsa_scan_step step = net->steps[i];
     bppsa_plan_operands(net->names, net->count, &step, left, right);
     snprintf(shape, sizeof shape, "%" PRId64 " x %" PRId64 " x %" PRId64, step.m, step.k, step.n);
-    bppsa_text_add(text, " %5d  %-6s  %-4s  %-23s  %-8s  %-8s  [%s]·[%s]%s\n", (int)step.level->level,
+    bppsa_text_add(text, " %5d  %-6s  %-4s  %-23s  %-8s  %-8s%s  [%s]·[%s]%s\n", (int)step.level->level,
                    bppsa_scan_phase_name(step.level->phase), step.copy ? "copy" : bppsa_scan_op_name(step.level->op), shape,
                    bppsa_text_si((double)step.nnz, "", nnz, sizeof nnz),
-                   bppsa_text_si((double)step.flops, "", flops, sizeof flops), left, right,
+                   bppsa_text_si((double)step.flops, "", flops, sizeof flops),
+                   error_text((double)step.flops, step.flops_error, error), left, right,
                    step.level->dead ? "  dead, never run"
                    : step.critical  ? "  critical"
                                     : "");
@@ -274,14 +297,19 @@ static const char *levels_text(const bppsa_flops *net, char *text, size_t size) 
 
 static void add_totals(const bppsa_flops *net, bppsa_text *text) {
   const bppsa_scan_totals *t = &net->totals;
-  char mm[BPPSA_SI_TEXT], mv[BPPSA_SI_TEXT], critical[BPPSA_SI_TEXT];
+  char mm[BPPSA_SI_TEXT], mv[BPPSA_SI_TEXT], critical[BPPSA_SI_TEXT], all_error[ERROR_TEXT], critical_error[ERROR_TEXT];
   bppsa_text_add(text,
                  "\n  products           %" PRId64 " mat-mat (%" PRId64 " dead), %" PRId64 " mat-vec\n"
-                 "  FLOPs              %s mat-mat, %s mat-vec\n"
-                 "  critical path      %" PRId64 " products, %s\n",
+                 "  FLOPs              %s mat-mat, %s mat-vec%s\n"
+                 "  critical path      %" PRId64 " products, %s%s\n",
                  t->mm, t->dead, t->mv, bppsa_text_si((double)t->mm_flops, "", mm, sizeof mm),
-                 bppsa_text_si((double)t->mv_flops, "", mv, sizeof mv), t->critical_steps,
-                 bppsa_text_si((double)t->critical_flops, "FLOP", critical, sizeof critical));
+                 bppsa_text_si((double)t->mv_flops, "", mv, sizeof mv),
+                 error_text((double)t->mm_flops + (double)t->mv_flops, t->flops_error, all_error), t->critical_steps,
+                 bppsa_text_si((double)t->critical_flops, "FLOP", critical, sizeof critical),
+                 error_text((double)t->critical_flops, t->critical_error, critical_error));
+  if (is_estimated(net)) {
+    bppsa_text_add(text, "  +-                 standard errors of counts that are estimated from rows drawn at random\n");
+  }
 }
 
 /* Adds how many times as many FLOPs as this BP the scan and its critical path have. */

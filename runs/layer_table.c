@@ -1,4 +1,4 @@
-/* The layers of a network, one by one: numbers of weights and FLOPs of training, as a table for people, as JSON, CSV and SVG. */
+/* The layers of a network, one by one: numbers of weights and FLOPs of training, as a table for people, as JSON and CSV. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -6,7 +6,6 @@
 
 #include "core/base/alloc.h"
 #include "core/base/decimal.h"
-#include "draw/canvas.h"
 #include "runs/flops.h"
 
 /* ---- counting ---- */
@@ -335,94 +334,4 @@ void bppsa_layer_table_text(const bppsa_flops *net, bppsa_text *text) {
   }
   bppsa_text_add(text, "\n  dense: all weights, with the padding, as dense kernels and PyTorch count; %s\n",
                  net->pruned ? "pruned: the weights that are kept, without the padding" : "unpadded: without the padding");
-}
-
-/* ---- the picture ---- */
-
-enum { LEFT_MARGIN = 24, BAR_ROOM = 620, ROW = 17, HEAD = 74 };
-
-/* The colour of each pass, and the paler one of its dense count. */
-static const char *const colours[BPPSA_CNN_PASSES] = {"#2166ac", "#b35806", "#4d9221"};
-static const char *const pale[BPPSA_CNN_PASSES] = {"#d1e5f0", "#fdd49e", "#d9f0d3"};
-
-/* Draws the passes of one count behind each other. Returns where they end. */
-static double draw_bar(bppsa_canvas *c, const bppsa_cnn_layer_work *work, int count, const char *const fills[], double scale,
-                       double x, double y, double height) {
-  for (int pass = 0; pass < BPPSA_CNN_PASSES; ++pass) {
-    const double width = work->flops[pass][count] * scale;
-    if (width >= 0.05) {
-      bppsa_canvas_rectangle(c, x, y, width, height, fills[pass]);
-    }
-    x += width;
-  }
-  return x;
-}
-
-static double all_passes(const bppsa_cnn_layer_work *work, int count) {
-  double sum = 0;
-  for (int pass = 0; pass < BPPSA_CNN_PASSES; ++pass) {
-    sum += work->flops[pass][count];
-  }
-  return sum;
-}
-
-static void draw_row(bppsa_canvas *c, const bppsa_flops *net, int64_t i, double left, double scale, double y) {
-  const bppsa_cnn_layer_work *work = &net->layers[i];
-  const char *name = net->network.layers.layers[i].name;
-  char words[200], flops[3][BPPSA_SI_TEXT];
-  const double dense = all_passes(work, BPPSA_CNN_DENSE), pruned = all_passes(work, BPPSA_CNN_PRUNED);
-  bppsa_print(words, sizeof words, "%s: %" PRId64 " weights, %.4g %% kept; %s dense, %s %s", name, work->weights,
-              100 * (double)work->kept / (double)work->weights, bppsa_text_si(dense, "FLOP", flops[0], BPPSA_SI_TEXT),
-              bppsa_text_si(pruned, "FLOP", flops[1], BPPSA_SI_TEXT), net->pruned ? "pruned" : "without padding");
-  bppsa_canvas_open(c, "layer", words);
-  bppsa_canvas_words(c, left - 8, y + ROW / 2.0 - 1, 1, 10, "#222222", name);
-  const double end = draw_bar(c, work, BPPSA_CNN_DENSE, pale, scale, left, y, ROW - 3);
-  draw_bar(c, work, BPPSA_CNN_PRUNED, colours, scale, left, y + 3, ROW - 9);
-  snprintf(words, sizeof words, "%s of %s", bppsa_text_si(pruned, "", flops[1], BPPSA_SI_TEXT),
-           bppsa_text_si(dense, "", flops[0], BPPSA_SI_TEXT));
-  bppsa_canvas_words(c, end + 6, y + ROW / 2.0 - 1, -1, 9, "#555555", words);
-  bppsa_canvas_close(c);
-}
-
-static void draw_legend(bppsa_canvas *c, const bppsa_flops *net, double left) {
-  static const char *const words[BPPSA_CNN_PASSES] = {"forward", "gradient of the input", "gradients of the weights"};
-  static const double rooms[BPPSA_CNN_PASSES] = {90, 160, 180};
-  double x = left;
-  for (int pass = 0; pass < BPPSA_CNN_PASSES; ++pass) {
-    bppsa_canvas_rectangle(c, x, 46, 12, 12, colours[pass]);
-    bppsa_canvas_words(c, x + 18, 52, -1, 11, "#222222", words[pass]);
-    x += rooms[pass];
-  }
-  bppsa_canvas_words(c, x, 52, -1, 11, "#222222",
-                     net->pruned ? "pale: dense; full: pruned" : "pale: dense; full: without padding");
-}
-
-void bppsa_layer_table_draw(const bppsa_flops *net, bppsa_text *drawing) {
-  double most = 0;
-  int64_t rows = 0;
-  for (int64_t i = 0; i <= net->count; ++i) {
-    rows += net->layers[i].weights > 0;
-    most = fmax(most, net->layers[i].weights > 0 ? all_passes(&net->layers[i], BPPSA_CNN_DENSE) : 0);
-  }
-  const double left = LEFT_MARGIN + 6.3 * name_width(net), scale = most > 0 ? BAR_ROOM / most : 0;
-  bppsa_canvas canvas = {.text = drawing, .width = left + BAR_ROOM + 130, .height = HEAD + ROW * (double)rows + 14};
-  bppsa_cnn_layer_work sum;
-  double macs[BPPSA_CNN_COUNTS];
-  char title[300], flops[2][BPPSA_SI_TEXT];
-  sum_of(net, WEIGHTS, &sum, macs);
-  bppsa_print(title, sizeof title, "%.120s: FLOPs of training a sample, convolutions and linear operators: %s dense, %s %s",
-              net->request.network, bppsa_text_si(all_passes(&sum, BPPSA_CNN_DENSE), "", flops[0], BPPSA_SI_TEXT),
-              bppsa_text_si(all_passes(&sum, BPPSA_CNN_PRUNED), "", flops[1], BPPSA_SI_TEXT),
-              net->pruned ? "pruned" : "without padding");
-  bppsa_canvas_begin(&canvas, title);
-  bppsa_canvas_words(&canvas, 16, 22, -1, 14, "#222222", title);
-  draw_legend(&canvas, net, left);
-  double y = HEAD;
-  for (int64_t i = 0; i <= net->count; ++i) {
-    if (net->layers[i].weights > 0) {
-      draw_row(&canvas, net, i, left, scale, y);
-      y += ROW;
-    }
-  }
-  bppsa_canvas_end(&canvas);
 }

@@ -346,6 +346,10 @@ static bppsa_status check_config(const bppsa_scan_config *c) {
                         "scan plan: sparse elements with %s, expected linear, blelloch or auto without them",
                         c->affine ? "injected gradients" : "chunks");
     }
+    if (c->counter.count != NULL && (!c->symbolic || (c->planner != NULL && bppsa_device_get_kind(c->planner) != BPPSA_CPU))) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan plan: a counter for a plan that is executed, or for a GPU, expected a symbolic "
+                                            "plan for a CPU");
+    }
     return c->patterns == NULL || c->planner == NULL
                ? bppsa_fail(BPPSA_ERR_ARGUMENT, "scan plan: sparse elements without patterns or without a device to plan them")
                : BPPSA_OK;
@@ -415,8 +419,9 @@ static bppsa_status create_with(const bppsa_scan_config *config, const bppsa_sca
     count_bp(plan);
     if (plan->config.element == BPPSA_ELEMENT_CSR) {
       bppsa_scan_csr_executed(plan);
+      status = bppsa_scan_csr_errors(plan);
     }
-    status = place_slots(plan);
+    status = status == BPPSA_OK ? place_slots(plan) : status;
   }
   if (status != BPPSA_OK) {
     bppsa_scan_plan_destroy(plan);

@@ -49,6 +49,21 @@ typedef enum {
   BPPSA_ELEMENTS
 } bppsa_element;
 
+/* What is counted of a product J_fromᵀ ⋯ J_toᵀ, and the standard errors of what is estimated; 0: it is exact. */
+typedef struct {
+  double nnz, ones; /* entries that are no ones, and ones (jacobian/csr.h) */
+  double flops;     /* 2 for each matching pair of the two factors */
+  double nnz_error, flops_error;
+  bool identity;
+} bppsa_scan_counted;
+
+/* Counts the products of a symbolic plan whose patterns are not in memory. */
+typedef struct {
+  /* Counts (J_fromᵀ ⋯ J_cutᵀ) (J_{cut+1}ᵀ ⋯ J_toᵀ), 1 <= from <= cut < to <= n. */
+  bppsa_status (*count)(void *context, int64_t from, int64_t cut, int64_t to, bppsa_scan_counted *counted);
+  void *context;
+} bppsa_scan_counter;
+
 typedef struct {
   bppsa_scan_method method;
   bppsa_element element;
@@ -69,6 +84,9 @@ typedef struct {
   bool symbolic;        /* count only: the plan cannot be executed */
   /* symbolic: bytes of patterns that products with ones (jacobian/csr.h) need to be counted; 0: the memory limit holds for them */
   int64_t count_limit;
+  /* symbolic, for a CPU: counts all products; then the patterns need no arrays, and steps name no kind of product. Its `count` is
+   * NULL: products are planned */
+  bppsa_scan_counter counter;
 } bppsa_scan_config;
 
 /* blelloch with all levels, n = 0, f32, B = 1, dim = 1, K = 1, cpu; everything else zero. */
@@ -86,6 +104,8 @@ typedef struct {
   int64_t executed_flops;     /* csr: FLOPs that run, per sample, with the padding of blocked products */
   /* csr: patterns, indices and scratch of the products' plans, on a GPU also the mat-vecs' patterns */
   int64_t plan_bytes;
+  /* standard errors of mm_flops + mv_flops, and of critical_flops, where a counter estimates; 0: they are exact */
+  double flops_error, critical_error;
 } bppsa_scan_totals;
 
 typedef struct bppsa_scan_plan bppsa_scan_plan; /* what a scan does, in which order; it never changes */
@@ -148,7 +168,8 @@ typedef struct {
   int64_t flops; /* 2 for each matching pair, per sample; an affine mm includes its mat-vec */
   int64_t bytes; /* operands read and result written, per sample, without shared matrices; csr: with int32 columns */
   bool copy;     /* csr: an operand is the identity, or has nothing but ones: no FLOPs, and no product is counted */
-  const bppsa_product *product; /* csr, mm that is not dead: the product's plan */
+  const bppsa_product *product; /* csr, mm that is not dead: the product's plan; NULL where a counter counts */
+  double flops_error;           /* the standard error of `flops` where it is estimated; 0: it is exact */
 } bppsa_scan_step;
 
 /* Iterates over every product in execution order, starting from a zeroed iterator; false after the last. */

@@ -9,6 +9,7 @@
  * Networks repeat their layers. Where products are only counted (a symbolic plan), products of equal patterns are planned once.
  * Equal patterns form a class, which has a number: the class of an element is the first element with its pattern; the class of a
  * product is n more than the node that owns it. */
+#include <math.h>
 #include <string.h>
 
 #include "core/base/alloc.h"
@@ -46,12 +47,16 @@ int64_t bppsa_scan_csr_find(const bppsa_scan_plan *plan, int64_t first, int64_t 
   return -1;
 }
 
+static const bppsa_csr *pattern_of(const bppsa_scan_node *node) {
+  return node->product != NULL ? bppsa_product_pattern(node->product) : &node->pattern;
+}
+
 const bppsa_csr *bppsa_scan_csr_pattern(const bppsa_scan_plan *plan, int64_t first, int64_t last) {
   if (first == last) {
     return plan->patterns[plan->config.jacobians - first];
   }
   const int64_t node = bppsa_scan_csr_find(plan, first, last);
-  return node < 0 ? NULL : bppsa_product_pattern(plan->nodes[node].product);
+  return node < 0 ? NULL : pattern_of(&plan->nodes[node]);
 }
 
 /* Bytes of entries, and of columns of ones; an identity is not read. */
@@ -63,15 +68,17 @@ static int64_t pattern_bytes(const bppsa_csr *csr, int64_t entry) {
 void bppsa_scan_csr_cost(const bppsa_scan_plan *plan, bppsa_scan_step *step) {
   const int64_t size = (int64_t)bppsa_dtype_size(plan->config.dtype), entry = size + (int64_t)sizeof(int32_t);
   step->nnz = step->flops = step->bytes = 0;
+  step->flops_error = 0;
+  const int64_t index = bppsa_scan_csr_find(plan, step->first, step->last);
   if (step->level->op == BPPSA_OP_MV) {
     const bppsa_csr *applied = bppsa_scan_csr_pattern(plan, step->first, step->last);
+    step->flops_error = index < 0 || step->first == step->last ? 0 : 2 * plan->nodes[index].nnz_error;
     step->copy = applied != NULL && bppsa_csr_only_ones(applied);
     step->nnz = step->m;
     step->flops = applied == NULL || step->copy ? 0 : 2 * applied->nnz;
     step->bytes = (applied == NULL ? 0 : pattern_bytes(applied, entry)) + size * (step->m + step->k);
     return;
   }
-  const int64_t index = bppsa_scan_csr_find(plan, step->first, step->last);
   if (index < 0) {
     return;
   }
@@ -82,9 +89,10 @@ void bppsa_scan_csr_cost(const bppsa_scan_plan *plan, bppsa_scan_step *step) {
   step->copy = bppsa_csr_only_ones(left) || bppsa_csr_only_ones(right);
   step->nnz = node->nnz;
   step->flops = node->flops;
-  step->bytes = left->identity || right->identity ? 0
-                                                  : pattern_bytes(left, entry) + pattern_bytes(right, entry) +
-                                                        pattern_bytes(bppsa_product_pattern(node->product), entry);
+  step->flops_error = node->flops_error;
+  step->bytes = left->identity || right->identity
+                    ? 0
+                    : pattern_bytes(left, entry) + pattern_bytes(right, entry) + pattern_bytes(pattern_of(node), entry);
 }
 
 /* ---- classes ---- */
@@ -139,17 +147,17 @@ static int64_t find_owner(const bppsa_scan_plan *plan, const bppsa_scan_node *no
 
 /* ---- nodes ---- */
 
-/* Adds up the bytes held so far, and checks the limit. */
-static bppsa_status add_bytes(bppsa_scan_plan *plan, const bppsa_product_info *info) {
+/* Adds up the bytes held so far, and checks the limit. held: is the product, or is it one of its factors? */
+static bppsa_status add_bytes(bppsa_scan_plan *plan, int64_t nnz, bool is_held, int64_t plan_bytes) {
   bppsa_scan_totals *t = &plan->totals;
   int64_t held;
-  if (!bppsa_mul(info->nnz, (int64_t)bppsa_dtype_size(plan->config.dtype), &held) ||
-      !bppsa_mul(held, plan->config.batch, &held) || held > INT64_MAX / 64 - t->workspace_bytes) {
+  if (!bppsa_mul(nnz, (int64_t)bppsa_dtype_size(plan->config.dtype), &held) || !bppsa_mul(held, plan->config.batch, &held) ||
+      held > INT64_MAX / 64 - t->workspace_bytes) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan plan: the held products of batch %lld do not fit in 64 bits",
                       (long long)plan->config.batch);
   }
-  t->workspace_bytes += info->kind == BPPSA_PRODUCT_IDENTITY ? 0 : held;
-  t->plan_bytes += info->plan_bytes + info->workspace_bytes;
+  t->workspace_bytes += is_held ? held : 0;
+  t->plan_bytes += plan_bytes;
   const int64_t limit = plan->config.memory_limit, bytes = t->workspace_bytes + (plan->config.symbolic ? 0 : t->plan_bytes);
   return limit > 0 && bytes > limit
              ? bppsa_fail(BPPSA_ERR_ARGUMENT,
@@ -164,11 +172,37 @@ static int64_t count_limit(const bppsa_scan_config *c) {
   return c->count_limit > 0 ? c->count_limit : c->memory_limit;
 }
 
+/* Counts a product without a plan for it. Beyond 2^62 a count does not fit, which the caller reports. */
+static bppsa_status count_node(bppsa_scan_plan *plan, const bppsa_scan_step *step, const bppsa_csr *left,
+                               const bppsa_csr *right) {
+  const bppsa_scan_counter *counter = &plan->config.counter;
+  const int64_t n = plan->config.jacobians;
+  bppsa_scan_node *node = &plan->nodes[plan->node_count];
+  bppsa_scan_counted counted;
+  BPPSA_TRY(counter->count(counter->context, n - step->last + 1, n - step->split + 1, n - step->first + 1, &counted));
+  if (!(counted.nnz < 0x1p62 && counted.ones < 0x1p62 && counted.flops < 0x1p62)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan plan: %.3g FLOPs do not fit in 64 bits", counted.flops);
+  }
+  *node = (bppsa_scan_node){.first = step->first, .last = step->last, .owner = plan->node_count, .dead = step->level->dead};
+  node->nnz = llround(counted.nnz);
+  node->flops = llround(counted.flops);
+  node->nnz_error = counted.nnz_error;
+  node->flops_error = counted.flops_error;
+  node->pattern = (bppsa_csr){.rows = left->rows, .cols = right->cols, .nnz = node->nnz, .identity = counted.identity};
+  node->ones = (bppsa_csr){.rows = left->rows, .cols = right->cols, .nnz = llround(counted.ones)};
+  node->pattern.ones = node->ones.nnz > 0 && !counted.identity ? &node->ones : NULL; /* nodes stay where they are */
+  ++plan->node_count;
+  return node->dead ? BPPSA_OK : add_bytes(plan, node->nnz, !left->identity && !right->identity, 0);
+}
+
 static bppsa_status add_node(bppsa_scan_plan *plan, const bppsa_scan_step *step) {
   const bppsa_scan_config *c = &plan->config;
   const bppsa_csr *left = bppsa_scan_csr_pattern(plan, step->split, step->last);
   const bppsa_csr *right = bppsa_scan_csr_pattern(plan, step->first, step->split - 1);
   const bool dead = step->level->dead;
+  if (c->counter.count != NULL) {
+    return count_node(plan, step, left, right);
+  }
   bppsa_product_config config = {.dtype = c->dtype, .symbolic = c->symbolic || dead, .together = step->level->count};
   if (c->memory_limit > 0 && !dead) { /* at least 1 byte, because a limit of 0 means none */
     const int64_t room = c->memory_limit - plan->totals.workspace_bytes - plan->totals.plan_bytes;
@@ -195,7 +229,8 @@ static bppsa_status add_node(bppsa_scan_plan *plan, const bppsa_scan_step *step)
   node->nnz = info->nnz;
   node->flops = info->pair_flops;
   node->dead = dead;
-  return dead ? BPPSA_OK : add_bytes(plan, info);
+  return dead ? BPPSA_OK
+              : add_bytes(plan, info->nnz, info->kind != BPPSA_PRODUCT_IDENTITY, info->plan_bytes + info->workspace_bytes);
 }
 
 bppsa_status bppsa_scan_csr_apply_bytes(const bppsa_scan_plan *plan, const bppsa_device *device, int64_t *bytes) {
@@ -248,7 +283,7 @@ bppsa_status bppsa_scan_csr_nodes(bppsa_scan_plan *plan) {
   if (plan->nodes == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  BPPSA_TRY(plan->config.symbolic ? make_classes(plan) : BPPSA_OK);
+  BPPSA_TRY(plan->config.symbolic && plan->config.counter.count == NULL ? make_classes(plan) : BPPSA_OK);
   it = (bppsa_scan_iterator){0};
   while (bppsa_scan_plan_next(plan, &it, &step)) {
     if (step.level->op == BPPSA_OP_MM) {
@@ -263,11 +298,37 @@ bppsa_status bppsa_scan_csr_nodes(bppsa_scan_plan *plan) {
 void bppsa_scan_csr_executed(bppsa_scan_plan *plan) {
   bppsa_scan_iterator it = {0};
   bppsa_scan_step step;
-  while (bppsa_scan_plan_next(plan, &it, &step)) {
+  while (plan->config.counter.count == NULL && bppsa_scan_plan_next(plan, &it, &step)) {
     const bool mm = step.level->op == BPPSA_OP_MM;
     const int64_t product = step.product != NULL ? bppsa_product_get_info(step.product)->executed_flops : 0;
     plan->totals.executed_flops += step.level->dead ? 0 : mm ? product : step.flops;
   }
+}
+
+/* Products are estimated independently. A product's FLOPs and its entries, which mat-vecs multiply, come of the same rows: their
+ * errors are added as if they always went the same way, which is never too little. */
+bppsa_status bppsa_scan_csr_errors(bppsa_scan_plan *plan) {
+  bppsa_scan_iterator it = {0};
+  bppsa_scan_step step;
+  double *sums = plan->config.counter.count != NULL ? bppsa_calloc(2 * plan->node_count + 1, sizeof *sums) : NULL;
+  if (sums == NULL) {
+    return plan->config.counter.count != NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+  }
+  while (bppsa_scan_plan_next(plan, &it, &step)) {
+    const int64_t node = bppsa_scan_csr_find(plan, step.first, step.last);
+    if (node >= 0 && !step.level->dead) {
+      sums[2 * node] += step.flops_error;
+      sums[2 * node + 1] += step.critical ? step.flops_error : 0;
+    }
+  }
+  double squares[2] = {0, 0};
+  for (int64_t i = 0; i < 2 * plan->node_count; ++i) {
+    squares[i % 2] += sums[i] * sums[i];
+  }
+  plan->totals.flops_error = sqrt(squares[0]);
+  plan->totals.critical_error = sqrt(squares[1]);
+  bppsa_free(sums);
+  return BPPSA_OK;
 }
 
 void bppsa_scan_csr_free(bppsa_scan_plan *plan) {

@@ -20,6 +20,9 @@ typedef struct {
   /* In a symbolic plan: the classes of the operands' patterns (plan_csr.c); with how many other products it is queued; and the
    * node that owns the product, which is this one or an earlier one with the same three numbers. */
   int64_t left, right, together, owner;
+  /* where a counter counts, which has no `product`: the pattern by its numbers alone, and standard errors */
+  bppsa_csr pattern, ones;
+  double nnz_error, flops_error;
 } bppsa_scan_node;
 
 struct bppsa_scan_plan {
@@ -96,8 +99,10 @@ bppsa_status bppsa_scan_create_auto(const bppsa_scan_config *config, bppsa_scan_
 bppsa_status bppsa_scan_csr_chain(bppsa_scan_plan *plan, const bppsa_scan_config *config);
 /* Plans the products of all records, and counts their bytes. */
 bppsa_status bppsa_scan_csr_nodes(bppsa_scan_plan *plan);
-/* Adds up the FLOPs of executing the plan. */
+/* Adds up the FLOPs of executing the plan; a counter does not know them. */
 void bppsa_scan_csr_executed(bppsa_scan_plan *plan);
+/* Adds up the standard errors of a counter's estimates. ERR_MEMORY. */
+bppsa_status bppsa_scan_csr_errors(bppsa_scan_plan *plan);
 void bppsa_scan_csr_free(bppsa_scan_plan *plan);
 /* Sets nnz, FLOPs and bytes of a step; 0 if its product is not planned yet. */
 void bppsa_scan_csr_cost(const bppsa_scan_plan *plan, bppsa_scan_step *step);

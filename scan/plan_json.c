@@ -19,6 +19,7 @@ json_t *bppsa_plan_step_json(const bppsa_scan_plan *plan, const bppsa_scan_step 
   ok = ok && bppsa_json_put_integer(object, "n", step->n);
   ok = ok && bppsa_json_put_integer(object, "nnz", step->nnz);
   ok = ok && bppsa_json_put_integer(object, "flops", step->flops);
+  ok = ok && (step->flops_error == 0 || bppsa_json_put_real(object, "flops_standard_error", step->flops_error));
   if (step->product != NULL) {
     const bppsa_product_info *info = bppsa_product_get_info(step->product);
     ok = ok && bppsa_json_put_text(object, "kind", bppsa_product_kind_name(info->kind));

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/pages.h"
+
 /* A block is a header of BPPSA_ALIGNMENT bytes, then the caller's bytes. */
 typedef struct {
   size_t bytes;                 /* the caller's */
@@ -66,6 +68,7 @@ void *bppsa_alloc(size_t bytes) {
     bppsa_fail(BPPSA_ERR_MEMORY, "out of memory: %zu bytes", bytes);
     return NULL;
   }
+  bppsa_pages_advise(block, (int64_t)bytes);
   void *pointer = (char *)block + BPPSA_ALIGNMENT;
   *header_of(pointer) = (header){bytes, charged};
   charge(charged, (int64_t)bytes);

@@ -25,7 +25,8 @@ enum {
   BPPSA_STREAM_SOUND = 7,       /* likewise, for its noise */
   BPPSA_STREAM_IMAGES = 8,      /* + the image's number, shifted by 8 */
   BPPSA_STREAM_DROPOUT = 9,     /* + the layer, shifted by 8, and the step of training, by 32 */
-  BPPSA_STREAM_PROBE = 10       /* + the chunk, shifted by 8 */
+  BPPSA_STREAM_PROBE = 10,      /* + the chunk, shifted by 8 */
+  BPPSA_STREAM_ROWS = 11        /* + the layers of the product, shifted by 8 */
 };
 
 /* One block of four 32-bit numbers: 10 rounds on counter (c[0..3]) with key (k0, k1). */

@@ -49,6 +49,17 @@ static bool is_narrow(const bppsa_linear *l) {
   return waste(l, l->out < OUT_TILE ? l->out : OUT_TILE) < waste(l, l->in);
 }
 
+/* Are weight gradients summed in l->dw? Several parts are added up, and narrow ones transposed, into it. */
+static bool in_place(const bppsa_linear *l) {
+  return l->dw != NULL && !is_narrow(l) && bppsa_linear_cut_rows(l).parts == 1;
+}
+
+/* Is x of a run packed into panels? It then serves several tiles. */
+static bool in_panels(const bppsa_linear *l, int64_t rows) {
+  enum { LEAST_ROWS = 64, LEAST_IN = 96, LEAST_OUT = 2 * WIDE_TILE };
+  return l->panels != NULL && !is_narrow(l) && rows >= LEAST_ROWS && l->in >= LEAST_IN && l->out >= LEAST_OUT;
+}
+
 /* Rows of dw in a task. */
 static int64_t tile_rows(const bppsa_linear *l) {
   enum { WIDE = 96 };

@@ -15,6 +15,8 @@ typedef struct {
   /* rows of a run, whose dy and x stay in the first-level cache together, a multiple of the unit; 0: as many as fit */
   int64_t run;
   int64_t block; /* rows in a task of the forward pass and of the input's gradient; 0: 256 */
+  void *panels;  /* room for x of a run in panels, which bppsa_linear_sum_run then multiplies in wide layers; NULL: none */
+  void *dw;      /* where a weight gradient that is one part, and not narrow, is summed; NULL: in the workspace, as all others */
 } bppsa_linear;
 
 /* Writes wᵀ to the first `out` columns of wt [in][row]; w [out][in]. */

@@ -10,6 +10,7 @@
 enum {
   PANEL_BYTES = 1 << 14, /* half a first-level cache */
   MOST_PANEL_ROW = 128,  /* bytes of a panel's row with the widest vectors */
+  COPY_DEPTH = 256,      /* the most rows of a panel, and numbers in a row of A, that are copied together */
   FEW_ROWS = 3,          /* in a product, or fewer: several panels are read at once */
   ROWS_IN_PLACE = 256,   /* rows of A that one copy of a panel serves where A's rows are in one piece */
   /* for so many rows of A, and numbers of B, B is copied panel by panel */

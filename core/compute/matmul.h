@@ -27,7 +27,7 @@ void bppsa_matmul_f64(int64_t m, int64_t n, int64_t k, const double *a, int64_t 
  * first-level cache, and meanwhile the next one is fetched. */
 
 /* The most rows of A that a product takes through one panel. */
-enum { BPPSA_PANEL_ROWS = 96 };
+enum { BPPSA_PANEL_ROWS = 128 };
 
 /* Bytes of B's panels in reals of `size` bytes, for every instruction set. */
 int64_t bppsa_panels_bytes(int64_t k, int64_t n, int64_t size);
@@ -36,11 +36,11 @@ int64_t bppsa_panels_bytes(int64_t k, int64_t n, int64_t size);
 void bppsa_panels_pack_f32(int32_t threads, int64_t k, int64_t n, const float *b, int64_t b_row, int64_t b_step, float *panels);
 void bppsa_panels_pack_f64(int32_t threads, int64_t k, int64_t n, const double *b, int64_t b_row, int64_t b_step, double *panels);
 
-/* C[m,n] = init + A B with A(i, p) = a[i lda + p] and init as above: the bits of bppsa_matmul. Threads share columns and rows.
- * bppsa_simd_select must not have been called since B was packed. */
-void bppsa_panels_multiply_f32(int32_t threads, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *panels,
-                               const float *init, int64_t init_row, float *c, int64_t ldc);
-void bppsa_panels_multiply_f64(int32_t threads, int64_t m, int64_t n, int64_t k, const double *a, int64_t lda,
+/* C[m,n] = init + A B with A and init as above: the bits of bppsa_matmul. Threads share columns and rows. bppsa_simd_select must
+ * not have been called since B was packed. */
+void bppsa_panels_multiply_f32(int32_t threads, int64_t m, int64_t n, int64_t k, const float *a, int64_t a_row, int64_t a_step,
+                               const float *panels, const float *init, int64_t init_row, float *c, int64_t ldc);
+void bppsa_panels_multiply_f64(int32_t threads, int64_t m, int64_t n, int64_t k, const double *a, int64_t a_row, int64_t a_step,
                                const double *panels, const double *init, int64_t init_row, double *c, int64_t ldc);
 
 #ifdef __cplusplus

@@ -16,22 +16,30 @@ static bool has_avx512(void) {
   return has_avx2() && __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512vl") != 0 &&
          __builtin_cpu_supports("avx512dq") != 0;
 }
+#else
+static bool never(void) {
+  return false;
+}
 #endif
 
 static bool always(void) {
   return true;
 }
 
-/* The widest first. */
+/* The widest first. Other families of processors know the names, and have no kernels for them. */
 static const struct {
+  const char *name;
   const bppsa_simd *kernels;
   bool (*supported)(void);
 } table[] = {
 #if defined(__x86_64__)
-    {&bppsa_simd_avx512, has_avx512},
-    {&bppsa_simd_avx2, has_avx2},
+    {"avx512", &bppsa_simd_avx512, has_avx512},
+    {"avx2", &bppsa_simd_avx2, has_avx2},
+#else
+    {"avx512", NULL, never},
+    {"avx2", NULL, never},
 #endif
-    {&bppsa_simd_portable, always},
+    {"portable", &bppsa_simd_portable, always},
 };
 
 enum { KERNELS = sizeof table / sizeof *table };
@@ -61,7 +69,7 @@ bppsa_status bppsa_simd_select(const char *name) {
     return BPPSA_OK;
   }
   for (int i = 0; i < KERNELS; ++i) {
-    if (strcmp(name, table[i].kernels->name) == 0) {
+    if (strcmp(name, table[i].name) == 0) {
       if (!table[i].supported()) {
         return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "kernels '%s': this processor cannot run them", name);
       }

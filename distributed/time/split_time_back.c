@@ -61,7 +61,7 @@ static bppsa_status take(void *context, int64_t index, int64_t parameter, const 
 /* Blocks: as many as one device would cut the rows of all steps into. */
 static int64_t count_blocks(const split_network *s) {
   const bppsa_recurrent_config *c = &s->config;
-  const bppsa_linear l = {c->dtype, 1, c->seq_len * c->batch, c->hidden, s->cell->gates * c->hidden, c->batch, 0, 0};
+  const bppsa_linear l = {c->dtype, 1, c->seq_len * c->batch, c->hidden, s->cell->gates * c->hidden, c->batch, 0, 0, NULL, NULL};
   const int64_t parts = bppsa_linear_cut_rows(&l).parts;
   return parts < c->seq_len ? parts : c->seq_len;
 }

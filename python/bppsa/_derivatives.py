@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from . import _native
-from ._passes import KINDS, PARAMETERS, SHAPES, TAPE, Call, Named, Sizes, again, call_of, compute, last_rows, plain
+from ._passes import KEPT, KINDS, PARAMETERS, SHAPES, TAPE, Call, Named, Read, Ready, Sizes, again, call_of, compute, find_ready
+from ._passes import last_rows, owner, plain
 
 _Tensors = Sequence[Tensor]
 
@@ -54,20 +55,26 @@ def run(kind: str, named: Named, results: Sequence[str], text: str) -> Named:
 
 def _keep(ctx: Any, call: Call, arrays: _Tensors, output: _Tensors) -> None:
     """Keeps what derivatives of a pass read."""
-    ctx.call = call
+    ctx.call, ctx.ready, ctx.at = call, None, None
     ctx.set_materialize_grads(False)
     ctx.mark_non_differentiable(*[result for name, result in zip(call.results, output) if name in TAPE])
-    kept = [result for name, result in zip(call.results, output) if name in _KEPT]
+    kept = [result for name, result in zip(call.results, output) if name in KEPT]
     if transforms() or not plain(arrays):
         ctx.shapes = None
         ctx.save_for_backward(*arrays, *kept)
         ctx.save_for_forward(*arrays, *kept)
         return
-    # The values of the forward pass: aliases, which `x.data = ..` does not change. Behind them what derivatives of the
-    # gradients go to.
-    aliases = [array.detach() for array in arrays]
-    ctx.shapes = [(array.shape, array.dtype, array.device, array.data_ptr()) for array in (*aliases, *kept)]
-    ctx.save_for_backward(*aliases, *kept, *[array for array in arrays if array.requires_grad])
+    if call.number == 0:
+        ctx.ready = find_ready(owner(call), call, arrays[call.x], arrays[call.w_hh])
+    shapes = [(array.shape, array.dtype, array.device) for array in (*arrays, *kept)]
+    _save(ctx, shapes, [array.data_ptr() for array in arrays], arrays, kept)
+
+
+def _save(ctx: Any, shapes: Any, places: Sequence[int], arrays: _Tensors, kept: _Tensors) -> None:
+    """Saves the values of a forward pass: aliases, which `x.data = ..` does not change, and what it kept. Behind them what
+    derivatives of the gradients go to. places: the addresses of the arrays."""
+    ctx.shapes, ctx.places = shapes, places
+    ctx.save_for_backward(*[array.detach() for array in arrays], *kept, *[array for array in arrays if array.requires_grad])
 
 
 class _Pass(torch.autograd.Function):
@@ -89,8 +96,8 @@ class _Pass(torch.autograd.Function):
         if not given:
             return (None,) * (1 + len(call.arguments))
         saved = ctx.saved_tensors  # once, because hooks may recompute what they are asked for
-        if call.number == 0 and ctx.shapes is not None and not torch.is_grad_enabled() and not transforms() and _seeds_level() == 0:
-            gradients = _gradients_again(call, saved, seeds, ctx.needs_input_grad)
+        if ctx.ready is not None and not torch.is_grad_enabled() and not transforms() and _seeds_level() == 0:
+            gradients = _gradients_again(ctx, saved, seeds)
             if gradients is not None:
                 return gradients
         wanted = [name for name, want in zip(call.arguments, ctx.needs_input_grad[1:]) if want and name not in TAPE]
@@ -100,7 +107,7 @@ class _Pass(torch.autograd.Function):
     @staticmethod
     def jvp(ctx: Any, _: Any, *tangents: Tensor | None) -> Any:
         call = ctx.call
-        named = dict(zip((*call.arguments, *[name for name in call.results if name in _KEPT]), ctx.saved_tensors))
+        named = dict(zip((*call.arguments, *[name for name in call.results if name in KEPT]), ctx.saved_tensors))
         along = {name: tangent for name, tangent in zip(call.arguments, tangents) if tangent is not None and name not in TAPE}
         found = _TANGENTS[call.kind](call, named, along) if along else {}
         return tuple([found.get(name) for name in call.results])
@@ -112,17 +119,16 @@ class _Pass(torch.autograd.Function):
 
 # Every call asks for the signature of `forward`, which inspect would make anew each time.
 _Pass.forward.__signature__ = inspect.signature(_Pass.forward)  # type: ignore[attr-defined]
-_KEPT = (*TAPE, "d_h", "d_c")  # results that are read again
 
 
 def _saved_of(ctx: Any, tensors: _Tensors) -> Named:
     """The arrays of a pass and what it kept, by their names: those that derivatives go to, where the graph of gradients is
     recorded."""
     call, saved = ctx.call, list(tensors)
-    names = [*call.arguments, *[name for name in call.results if name in _KEPT]]
+    names = [*call.arguments, *[name for name in call.results if name in KEPT]]
     if ctx.shapes is None:
         return dict(zip(names, saved))
-    for array, (shape, dtype, device, _) in zip(saved, ctx.shapes):
+    for array, (shape, dtype, device) in zip(saved, ctx.shapes):
         if array.shape != shape or array.dtype is not dtype or array.device != device:
             raise _native.RequestError(
                 f"bppsa.torch: a tensor saved for the backward pass came back as {array.dtype} {list(array.shape)} on "
@@ -132,7 +138,7 @@ def _saved_of(ctx: Any, tensors: _Tensors) -> Named:
         wanted = [name for name, want in zip(call.arguments, ctx.needs_input_grad[1:]) if want]
         for name, array in zip(wanted, behind):
             number = names.index(name)
-            if saved[number].data_ptr() == ctx.shapes[number][3] != array.data_ptr():
+            if saved[number].data_ptr() == ctx.places[number] != array.data_ptr():
                 raise _native.RequestError(f"bppsa.torch: {name} has had other memory since its pass (x.data = ..), expected the "
                                            "same tensor where a gradient is differentiated again")
             saved[number] = array
@@ -144,14 +150,15 @@ def _saved_of(ctx: Any, tensors: _Tensors) -> Named:
 class _Gradients:
     """The pass that computes gradients of a forward pass, without a graph of their own. saved: which of the saved tensors it
     reads. seeds: the numbers of the results whose gradients come in. places: where each gradient belongs among what
-    _Pass.backward gives."""
+    _Pass.backward gives. ready: the pass, if its like has been computed."""
 
-    __slots__ = ("call", "saved", "seeds", "places", "none")
+    __slots__ = ("call", "saved", "seeds", "places", "none", "ready")
 
     def __init__(self, call: Call, seeds: Sequence[bool], wanted: Sequence[bool]) -> None:
+        self.ready: Ready | None = None
         inputs = [name for name in (*call.arguments, *call.results)
                   if name in PARAMETERS or name in TAPE or name in ("lengths", "resets")]
-        kept = [*call.arguments, *[name for name in call.results if name in _KEPT]]
+        kept = [*call.arguments, *[name for name in call.results if name in KEPT]]
         self.saved = [kept.index(name) for name in inputs]
         self.seeds = [number for number, (name, seed) in enumerate(zip(call.results, seeds)) if seed and name not in TAPE]
         names = [name for name, want in zip(call.arguments, wanted[1:]) if want]
@@ -161,20 +168,27 @@ class _Gradients:
                             " ".join([f"of_{name}" for name in names]), call.text)
 
 
-def _gradients_again(call: Call, saved: _Tensors, seeds: Sequence[Tensor | None], wanted: tuple[bool, ...]) -> Any:
+def _gradients_again(ctx: Any, saved: _Tensors, seeds: Sequence[Tensor | None]) -> Any:
     """What _Pass.backward gives of a forward pass, with few steps of Python; None: see again."""
-    key = (wanted, *[seed is not None for seed in seeds])
-    found = call.gradients.get(key)
+    ready, wanted = ctx.ready, ctx.needs_input_grad
+    key = (wanted, torch.get_num_threads(), *[seed is not None for seed in seeds])
+    found = ready.gradients.get(key)
     if found is None:
-        found = call.gradients[key] = _Gradients(call, key[1:], wanted)
+        found = ready.gradients[key] = _Gradients(ready.call, key[2:], wanted)
+    call = found.call
     arrays = [*[saved[number] for number in found.saved], *[seeds[number] for number in found.seeds]]
-    if not plain(arrays):
+    if found.ready is None:
+        found.ready = find_ready(owner(call), call, arrays[call.x], arrays[call.w_hh])
+    if found.ready is None:
         return None
-    results = again(found.call, arrays)
-    if results is None:
+    if ctx.at is not None and [array.data_ptr() for array in saved[:len(ctx.places)]] == ctx.places:  # where the forward pass read
+        read = found.ready.read(arrays, ctx.at, len(found.saved))
+    else:
+        read = found.ready.read(arrays)
+    if read is None:
         return None
     gradients = found.none.copy()
-    for place, gradient in zip(found.places, results):
+    for place, gradient in zip(found.places, found.ready.compute(arrays, read)):
         gradients[place] = gradient
     return tuple(gradients)
 
@@ -319,6 +333,30 @@ class EAGER(_Pass):
         return results
 
     setup_context = torch.autograd.Function.setup_context
+
+
+_Y = list(SHAPES).index("y")
+# The hooks that are asked for tensors that are saved, which may give back others.
+_hooked = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: True)
+
+
+class AGAIN(EAGER):
+    """EAGER for a layer's pass that is ready and has read its arrays."""
+
+    @staticmethod
+    def forward(ctx: Any, given: tuple[Ready, Read], *arrays: Tensor) -> Any:  # type: ignore[override]
+        ready, (at, places, copies) = given
+        results = ready.compute(arrays, given[1])
+        kept = results[ready.call.tape:]
+        ctx.call, ctx.ready, ctx.at = ready.call, ready, None
+        if not copies and not _hooked(True):  # autograd gives back what it is given
+            at[_Y] = None
+            ctx.at = at
+            places += [array.data_ptr() for array in kept]
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(*kept)
+        _save(ctx, ready.shapes, places, arrays, kept)
+        return tuple(results)
 
 
 # ---- vmap ----

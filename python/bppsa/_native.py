@@ -276,9 +276,9 @@ _COUNT = len(arrays())
 _Addresses = ctypes.c_void_p * _COUNT
 
 
-def addresses() -> Any:
-    """Room for an address of each of these arrays, in their order."""
-    return _Addresses()
+def addresses(like: Any = None) -> Any:
+    """Room for an address of each of these arrays, in their order; with the addresses of another one."""
+    return _Addresses() if like is None else _Addresses.from_buffer_copy(like)
 
 
 class Record:

@@ -13,8 +13,9 @@ thread. What passes in chunks of time remember is the account of a module (_pool
 """
 from __future__ import annotations
 
+import ctypes
 import functools
-from typing import Any, Dict, NamedTuple, Sequence
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -26,6 +27,7 @@ from ._spans import Spans
 KINDS = ("forward", "backward", "tangent", "second", "third")
 PARAMETERS = ("x", "h0", "c0", "w_ih", "w_hh", "b_ih", "b_hh", "reset_state")  # with respect to which a layer has derivatives
 TAPE = ("h", "c", "saved")
+KEPT = (*TAPE, "d_h", "d_c")  # results that are read again
 Named = Dict[str, Tensor]
 
 # Of each array a letter an axis (python/passes.h). Those behind the library's own are tensors of PyTorch alone: an LSTM's c_1 ..
@@ -78,13 +80,13 @@ def layer_of(text: str) -> Layer:
 class Call:
     """A pass without its arrays: the names of those that it has, and of those that it gives."""
 
-    __slots__ = ("kind", "number", "arguments", "results", "text", "layer", "x", "w_hh", "gradients")
+    __slots__ = ("kind", "number", "arguments", "results", "text", "layer", "x", "w_hh", "tape")
 
     def __init__(self, kind: str, arguments: str, results: str, text: str) -> None:
         self.kind, self.number, self.text, self.layer = kind, KINDS.index(kind), text, layer_of(text)
         self.arguments, self.results = tuple(arguments.split()), tuple(results.split())
+        self.tape = len(self.results) - sum(name in TAPE for name in self.results)  # the tape is behind a layer's other results
         self.x, self.w_hh = (self.arguments.index(name) if name in self.arguments else -1 for name in ("x", "w_hh"))
-        self.gradients: dict[Any, Any] = {}  # calls of its gradients, by which seeds there are and what wants one
         for name in (*self.arguments, *self.results):
             if name not in SHAPES:
                 raise _native.RequestError(f"bppsa.torch: {kind}: {name!r} is no array of a pass, expected one of "
@@ -143,7 +145,10 @@ def _readable(call: Call, name: str, array: Tensor, shape: tuple[int, ...], x: T
     if array.shape != shape or not right or array.device != where or array.layout is not torch.strided:
         raise _native.RequestError(f"bppsa.torch: {call.kind}: {name} is {array.dtype} {list(array.shape)} on {array.device}, "
                                    f"expected {dtype} {list(shape)} on {where}")
-    return array if _tensors.is_dense(array) else _tensors.dense(array)
+    array = array if _tensors.is_dense(array) else _tensors.dense(array)
+    if name == "lengths" and x.is_cuda and array.is_pinned():
+        array = array.clone()  # CUDA reads other memory before a call returns
+    return array
 
 
 def _key(call: Call, named: Named, sizes: Sizes) -> tuple[Any, ...]:
@@ -251,13 +256,11 @@ def _compute(call: Call, named: Named, sizes: Sizes) -> list[Tensor]:
     flops = _flops(call, sizes)
     if flops > _tensors.LONG:  # such a pass goes on behind Ctrl-C: aliases keep the memory, whatever `x.data = ..` does meanwhile
         named = {name: array.detach() for name, array in named.items()}
-    account = find_account(call.layer.account) or _NOBODY
+    account = owner(call)
     key = _key(call, named, sizes)
     plan, sequential = _tensors.call(flops, x, lambda: _run(call, named, made, account, key))
     if flops <= _tensors.LONG and not x.is_cuda and not (call.number < 2 and plan.speculates[call.number]):
-        if len(account.ready) >= _READY:
-            account.ready = {}
-        account.ready[_ready_key(call, (x, named["w_hh"]))] = _Ready(call, named, made, plan)
+        _keep_ready(account, call, named, made, plan)
     return _results(call, made, x, named.get("lengths"), sequential)
 
 
@@ -288,60 +291,102 @@ def _run(call: Call, named: Named, made: Named, account: Account, key: Any) -> t
 
 # ---- the same pass again ----
 
-class _Ready:
-    """A pass on the CPU whose like has been computed: all that depends on shapes. given: of each argument its shape, its type and
-    its number. made: of each array that the library writes its name, its shape and its number."""
+class Ready:
+    """A pass on the CPU whose like has been computed: all that depends on shapes. arguments: of each its shape, its type and its
+    number. results: of each array that the library writes its name, its shape and its number. last: of each last state its name,
+    its shape, the number of its states, and where it lies in these, in bytes. shapes: of all that derivatives read. gradients:
+    passes of its gradients, by which seeds there are and what wants one (_derivatives.py)."""
 
-    __slots__ = ("plan", "given", "made", "scratch")
+    __slots__ = ("call", "plan", "arguments", "results", "last", "scratch", "lengths", "shapes", "gradients")
 
     def __init__(self, call: Call, named: Named, made: Named, plan: _native.Plan) -> None:
-        self.plan, self.scratch = plan, (plan.scratch[call.number],)
-        self.given = [(array.shape, array.dtype, _NUMBER.get(name, -1)) for name, array in named.items()]
-        self.made = [(name, tuple(array.shape), _NUMBER[name]) for name, array in made.items()]
+        self.call, self.plan, self.scratch = call, plan, (plan.scratch[call.number],)
+        self.arguments = [(array.shape, array.dtype, _NUMBER.get(name, -1)) for name, array in named.items()]
+        self.results = [(name, tuple(array.shape), _NUMBER[name]) for name, array in made.items()]
+        self.lengths = call.arguments.index("lengths") if "lengths" in call.arguments else -1
+        self.shapes = [(array.shape, array.dtype, array.device) for array in
+                       (*named.values(), *[made[name] for name in call.results if name in KEPT])]
+        self.gradients: dict[Any, Any] = {}
+        self.last = []
+        for name, states in (("h_last", "h"), ("c_last", "c")):
+            if self.lengths < 0 and name in call.results:
+                steps, *shape = made[states].shape
+                size = shape[0] * shape[1] * made[states].element_size()
+                self.last.append((name, tuple(shape), _NUMBER[states], (steps - 1) * size, size))
+
+    def read(self, arrays: Sequence[Tensor], like: Any = None, first: int = 0) -> Read | None:
+        """The arrays, as the pass reads them; those in front of the first one have their addresses in `like`. None: one is not as
+        it was, and the longer way says whether it may be so."""
+        if torch._C._len_torch_dispatch_stack() > 0 or _watched():
+            return None
+        at, places, kept = _native.addresses(like), [], []
+        for array, (shape, dtype, number) in zip(arrays[first:], self.arguments[first:]):
+            kind = type(array)
+            if (kind is not _PARAMETER and kind is not Tensor) or array.dtype is not dtype or array.shape != shape or \
+                    not array.is_cpu or array.layout is not _STRIDED:
+                return None
+            place = array.data_ptr()
+            places.append(place)
+            if not array.is_contiguous() or array.is_neg():
+                array = _tensors.dense(array)
+                kept.append(array)
+                place = array.data_ptr()
+            if number >= 0:
+                at[number] = place
+        return at, places, kept
+
+    def compute(self, arrays: Sequence[Tensor], read: Read) -> list[Tensor]:
+        """The results."""
+        call, made, at = self.call, {}, read[0]
+        x = arrays[call.x]
+        for name, shape, number in self.results:
+            made[name] = array = x.new_empty(shape)
+            at[number] = array.data_ptr()
+        scratch = x.new_empty(self.scratch, dtype=_BYTE)
+        self.plan.run(call.number, at, scratch.data_ptr())
+        for name, shape, states, offset, size in self.last:
+            made[name] = array = x.new_empty(shape)
+            ctypes.memmove(array.data_ptr(), at[states] + offset, size)
+        if call.number > 0 and len(made) == len(call.results):
+            return list(made.values())
+        return _results(call, made, x, None if self.lengths < 0 else arrays[self.lengths], False)
 
 
+Read = Tuple[Any, List[int], List[Tensor]]  # addresses by numbers, those of all arrays, and copies that these are of
 _READY = 1024  # an account prepares at most so many
 
 
-def _ready_key(call: Call, arrays: Sequence[Tensor]) -> Any:
-    x, w_hh = arrays
-    return call, x.shape, w_hh.shape, x.dtype, torch.get_num_threads()
+def find_ready(account: Account, call: Call, x: Tensor, w_hh: Tensor) -> Ready | None:
+    """The pass of a call of the account's with arrays of such shapes, if its like has been computed."""
+    return account.ready.get((call, x.shape, w_hh.shape, x.dtype, torch.get_num_threads()))
+
+
+def _keep_ready(account: Account, call: Call, named: Named, made: Named, plan: _native.Plan) -> None:
+    x, w_hh = named["x"], named["w_hh"]
+    if len(account.ready) >= _READY:
+        account.ready = {}
+    account.ready[call, x.shape, w_hh.shape, x.dtype, torch.get_num_threads()] = Ready(call, named, made, plan)
 
 
 def again(call: Call, arrays: Sequence[Tensor]) -> list[Tensor] | None:
     """The results of a pass on the CPU, with few steps of Python. None: none of its kind and shapes has been computed yet, or an
     array is not what it is to be; compute says what."""
-    x = arrays[call.x]
-    account = find_account(call.layer.account) or _NOBODY
-    ready = account.ready.get((call, x.shape, arrays[call.w_hh].shape, x.dtype, torch.get_num_threads()))
-    if ready is None or _watched():
-        return None
-    at, kept = _native.addresses(), []
-    for array, (shape, dtype, number) in zip(arrays, ready.given):
-        if array.dtype is not dtype or array.shape != shape or not array.is_cpu or array.is_cuda or array.layout is not _STRIDED:
-            return None
-        if not array.is_contiguous() or array.is_neg():
-            array = _tensors.dense(array)
-            kept.append(array)
-        if number >= 0:
-            at[number] = array.data_ptr()
-    made = {}
-    for name, shape, number in ready.made:
-        made[name] = array = x.new_empty(shape)
-        at[number] = array.data_ptr()
-    scratch = x.new_empty(ready.scratch, dtype=_BYTE)
-    ready.plan.run(call.number, at, scratch.data_ptr())
-    if call.number != 0:
-        return list(made.values()) if len(made) == len(call.results) else _results(call, made, x, None, False)
-    return _results(call, made, x, arrays[call.arguments.index("lengths")] if "lengths" in call.arguments else None, False)
+    ready = find_ready(owner(call), call, arrays[call.x], arrays[call.w_hh])
+    read = None if ready is None else ready.read(arrays)
+    return None if read is None else ready.compute(arrays, read)
 
 
-_STRIDED, _BYTE = torch.strided, torch.uint8
+_STRIDED, _BYTE, _PARAMETER = torch.strided, torch.uint8, torch.nn.Parameter
 # Does torch.compile look at each function that is called? Then only what it is told not to look at may be called.
 _watched = getattr(getattr(torch._C._dynamo, "eval_frame", None), "get_eval_frame_callback", lambda: True)
 
 
 _NOBODY = Account()  # keeps plans of calls whose module is gone, or in another process
+
+
+def owner(call: Call) -> Account:
+    """The account of the call's module."""
+    return find_account(call.layer.account) or _NOBODY
 
 
 def plain(arrays: Sequence[Tensor]) -> bool:

@@ -37,6 +37,7 @@ class Spans:
         steps, batch = rows.shape[:2]
         step = torch.arange(steps).unsqueeze(1)
         source = torch.where(step < self.lengths, self.lengths - 1 - step, step) * batch + torch.arange(batch)
+        source = source.to(rows.device, non_blocking=True)
         return rows.reshape(steps * batch, *rows.shape[2:]).index_select(0, source.view(-1)).view(rows.shape)
 
     def turned(self) -> Spans:
@@ -51,7 +52,7 @@ class Spans:
             rows[self.lengths - 1, torch.arange(len(self.lengths))] += last
 
     def rows(self, steps: int) -> Tensor | None:
-        """The numbers of those of T·B rows that samples have; None: all of them."""
+        """The numbers, on the CPU, of those of T·B rows that samples have; None: all of them."""
         return None if self.lengths is None else (torch.arange(steps).unsqueeze(1) < self.lengths).view(-1).nonzero().view(-1)
 
 

@@ -4,15 +4,15 @@ torch.export.
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable
+from typing import Any, Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from . import _native
-from ._derivatives import EAGER, FORWARD, dispatch, transforms, within
+from ._derivatives import AGAIN, EAGER, FORWARD, dispatch, transforms, within
 from ._edges import cannot
-from ._passes import call_of, results_of
+from ._passes import Call, call_of, find_ready, results_of
 from ._precision import widened
 from ._spans import Spans
 from ._tensors import GATES, Marks, checked
@@ -35,21 +35,31 @@ def opaque(what: Callable[[tuple[Any, ...]], str]) -> Callable[[Callable[..., An
     return decorate
 
 
-def _weights(module: Any, x: Tensor, number: int) -> list[Tensor]:
-    """W_ih, W_hh and, if the module has them, b_ih and b_hh of one direction of one layer."""
-    names, parameters, found = module._names[number], module._parameters, []
-    rows = GATES[module._cell] * module.hidden_size
-    shapes = ((rows, x.shape[2]), (rows, module.hidden_size), (rows,), (rows,))
-    for name, shape in zip(names, shapes):
+_KINDS = ("w_ih", "w_hh", "b_ih", "b_hh")
+
+
+def _add_weights(module: Any, number: int, named: dict[str, Any]) -> None:
+    """Adds W_ih, W_hh and, if the module has them, b_ih and b_hh of one direction of one layer to the arrays."""
+    parameters = module._parameters
+    for kind, name in zip(_KINDS, module._names[number]):
         tensor = parameters.get(name)
         if tensor is None:  # something else than a parameter has taken its place
             tensor = getattr(module, name)
+            if not isinstance(tensor, Tensor):
+                raise TypeError(f"bppsa.torch.{type(module).__name__}: {name}: a {type(tensor).__name__}, expected a tensor")
+        named[kind] = tensor
+
+
+def _check_weights(module: Any, number: int, named: dict[str, Any]) -> None:
+    """Makes the weights among the arrays what a pass can read. ValueError, TypeError, NotImplementedError: it cannot."""
+    x, rows = named["x"], GATES[module._cell] * module.hidden_size
+    shapes = ((rows, x.shape[2]), (rows, module.hidden_size), (rows,), (rows,))
+    for kind, name, shape in zip(_KINDS, module._names[number], shapes):
+        what, tensor = f"bppsa.torch.{type(module).__name__}: {name}", named[kind]
         if type(tensor) is not torch.nn.Parameter or tensor.dtype is not x.dtype or tensor.device != x.device:
-            tensor = checked(f"bppsa.torch.{type(module).__name__}: {name}", widened(tensor), x)
+            tensor = named[kind] = checked(what, widened(tensor), x)
         if tensor.shape != shape:
-            raise ValueError(f"bppsa.torch.{type(module).__name__}: {name} is {list(tensor.shape)}, expected {list(shape)}")
-        found.append(tensor)
-    return found
+            raise ValueError(f"{what} is {list(tensor.shape)}, expected {list(shape)}")
 
 
 _OPEN = "|".join(map(str, _native.OPEN))
@@ -67,6 +77,29 @@ def _text(module: Any, account: str, number: int) -> str:
     return f"{module._cell}|{module._relu}|{module.scan}|{module.forward_method}|{speculation}|{account}|{number}"
 
 
+def _call_of(module: Any, number: int, named: dict[str, Any], recorded: bool, cells: bool, mark: bool) -> Call:
+    """The call of a layer's pass with numbers."""
+    account = module._pool.account
+    speculation = module._numbers() if module.scan == "speculative" else ()
+    key = (*named, number, recorded, cells, mark, module.scan, module.forward_method, module._relu, *speculation)
+    found = account.calls.get(key)
+    if found is None:
+        found = account.calls[key] = call_of("forward", " ".join(named), results_of(module._cell, recorded, cells, mark),
+                                             _text(module, account.handle, number))
+    return found
+
+
+def _compute(module: Any, number: int, named: dict[str, Any], recorded: bool, cells: bool, mark: bool) -> Sequence[Tensor]:
+    """A pass with numbers, outside of transforms. One whose like has been computed goes a shorter way."""
+    x, call, arrays = named["x"], _call_of(module, number, named, recorded, cells, mark), list(named.values())
+    ready = find_ready(module._pool.account, call, x, named["w_hh"])
+    read = None if ready is None else ready.read(arrays)
+    if read is not None:
+        return AGAIN.apply((ready, read), *arrays) if recorded else ready.compute(arrays, read)
+    _check_weights(module, number, named)
+    return EAGER.apply(call, *named.values()) if recorded else dispatch(call, list(named.values()))
+
+
 def run(module: Any, x: Tensor, spans: Spans, first: Any, number: int, marks: Marks, cells: bool) -> Any:
     """h_1 .. h_T [T,B,H], with cells c_1 .. c_T too, and the last state of one direction of one layer, in the order in which it
     walks."""
@@ -75,7 +108,7 @@ def run(module: Any, x: Tensor, spans: Spans, first: Any, number: int, marks: Ma
         named["h0"] = first[0][0]
         if module._pair:
             named["c0"] = first[1][0]
-    named.update(zip(("w_ih", "w_hh", "b_ih", "b_hh"), _weights(module, x, number)))
+    _add_weights(module, number, named)
     if spans.resets is not None:
         begins = module._begins(x, number)
         if begins is not None:
@@ -95,13 +128,16 @@ def run(module: Any, x: Tensor, spans: Spans, first: Any, number: int, marks: Ma
     mark = recorded and not mapped and below_another and module.scan in ("auto", "speculative")
     if marks.below is not None and recorded:
         named["below"] = marks.below
-    text = _text(module, *(("", -1) if mapped else (module._pool.account.handle, number)))
-    results = results_of(module._cell, recorded, cells, mark)
-    if compiling:
-        found = torch.ops.bppsa.forward(list(named.values()), " ".join(named), results, text)
+    if compiling or mapped:
+        _check_weights(module, number, named)
+        text = _text(module, *(("", -1) if mapped else (module._pool.account.handle, number)))
+        names, results = " ".join(named), results_of(module._cell, recorded, cells, mark)
+        if mapped:
+            found = FORWARD.apply(call_of("forward", names, results, text), *named.values())
+        else:
+            found = torch.ops.bppsa.forward(list(named.values()), names, results, text)
     else:
-        call = call_of("forward", " ".join(named), results, text)
-        found = (FORWARD if mapped else EAGER).apply(call, *named.values()) if recorded else dispatch(call, list(named.values()))
+        found = _compute(module, number, named, recorded, cells, mark)
     # y, h_last, and perhaps c_last, cells and a mark
     last = tuple([part.unsqueeze(0) for part in found[1:2 + module._pair]])
     states = (found[0], found[3]) if cells else (found[0],)

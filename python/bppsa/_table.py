@@ -109,8 +109,8 @@ class Flops:
         return _written(json.dumps({"rows": self.rows, "classes": self.classes, "total": self.total}) + "\n", path)
 
     def svg(self, path: str | os.PathLike[str] | None = None) -> str:
-        """A picture of all convolutions and linear operators, whose bars are the FLOPs of training them, dense and pruned; it is
-        written to the path if there is one."""
+        """A picture of all convolutions and linear operators, whose bars are the FLOPs of training them, dense and pruned, and, if
+        up_levels was given, of the scan's steps above BP's; it is written to the path if there is one."""
         return _written(self._picture, path)
 
 
@@ -167,10 +167,9 @@ def flops(model: nn.Module, example_input: Any, mask: Mapping[str, Any] | None =
     def work(folder: _commands._Folder) -> Flops:
         words = ["flops", folder.word("network", graph)]
         picture = folder.path / "layers.svg"
-        scan = None
-        rows = json.loads(_commands._run(folder, words, {**common, "up_levels": "none", "svg": picture}))["per_layer"]
-        if up_levels is not None:
-            scan = json.loads(_commands._run(folder, words, {**common, "up_levels": up_levels}))
-        return Flops(rows, picture.read_text(encoding="utf-8").replace(f"{folder.path}/network.json", type(model).__name__), scan)
+        levels = "none" if up_levels is None else up_levels
+        document = json.loads(_commands._run(folder, words, {**common, "up_levels": levels, "svg": picture}))
+        drawn = picture.read_text(encoding="utf-8").replace(f"{folder.path}/network.json", type(model).__name__)
+        return Flops(document["per_layer"], drawn, None if up_levels is None else document)
 
     return _commands.in_folder(work)

@@ -55,6 +55,9 @@ _SPECULATION = {"scan_chunks": ((int,), "a whole number", 1, 0), "scan_warm_up":
                 "scan_tolerance": ((int, float), "a number", 0, -1.0)}
 
 
+_ALONE = Marks()  # of a layer that has none above or below it: nothing is noted
+
+
 class _Recurrent:
     """The forward pass that takes the place of torch.nn's, for every cell."""
 
@@ -203,10 +206,10 @@ class _Recurrent:
 
     def _layers(self, parts: Parts, first: _State | None, cells: bool) -> tuple[list[_State], _State]:
         """All layers: the states h of the last one in each stretch [T,B,D·H], with cells c too, and every layer's last state."""
-        marks = Marks()
         if len(parts[0]) == len(self._names) == 1:
-            states, last = self._run(parts[0][0], parts[1][0], first, 0, marks, cells)
+            states, last = _door.run(self, parts[0][0], parts[1][0], first, 0, _ALONE, cells)
             return [states], last
+        marks = Marks()
         self._pool.keep(4 * len(self._names) * len(parts[0]))
         lasts = []
         for layer in range(self.num_layers):
@@ -258,10 +261,14 @@ class _Recurrent:
                              "each step, at least one step and one number")
         return x
 
+    def _takes_lengths(self, data: Tensor) -> bool:
+        """Does a pass take samples of several lengths? A speculative forward pass does not; nor does one that a CUDA graph records,
+        which would read them where they lay."""
+        return self.forward_method != "speculative" and not (data.is_cuda and torch.cuda.is_current_stream_capturing())
+
     def _packed(self, packed: PackedSequence, hx: Any, resets: Any, cells: bool) -> Any:
         """The forward pass of sequences of several lengths: one pass, in which the library goes from the longest to the shortest.
-        Where it takes no lengths, on a GPU and in a speculative forward pass, each stretch of time with one number of samples is a
-        pass."""
+        Where it takes no lengths, each stretch of time with one number of samples is a pass."""
         name, (data, sizes, order, back) = f"bppsa.torch.{type(self).__name__}", packed
         counts = sizes.tolist()
         if data.dim() != 2 or not counts or counts[-1] < 0 or sorted(counts, reverse=True) != counts or sum(counts) != len(data):
@@ -275,9 +282,10 @@ class _Recurrent:
         mask = check_resets(name, resets, (len(counts), counts[0]), self.batch_first, data.device)
         steps, spans = packed_spans(packed, mask) if counts[0] > 0 else (0, WHOLE)
         rows = spans.rows(steps)
-        if rows is None or data.is_cuda or self.forward_method == "speculative":
+        if rows is None or not self._takes_lengths(data):
             rows, parts = None, stretches(data, counts, spans)
         else:
+            rows = rows.to(data.device, non_blocking=True)
             whole = data.new_zeros((steps * counts[0], data.shape[1])).index_copy(0, rows, data)
             parts = [whole.view(steps, counts[0], data.shape[1])], [spans]
         outputs, last = self._layers(parts, first, cells)
@@ -302,7 +310,7 @@ class _Recurrent:
         name = f"bppsa.torch.{type(self).__name__}"
         if not isinstance(input, (Tensor, PackedSequence)):
             raise TypeError(f"{name}: input is a {type(input).__name__}, expected a tensor or a PackedSequence")
-        cells = bool(plain(return_cells))
+        cells = return_cells is not False and bool(plain(return_cells))
         if cells and not self._pair:
             raise ValueError(f"{name}: return_cells is True, expected False: only the state of an LSTM has c")
         if is_lower(input):
@@ -317,7 +325,7 @@ class _Recurrent:
         turned = dimensions == 3 and self.batch_first
         x = input.unsqueeze(1) if dimensions == 2 else input.transpose(0, 1) if turned else input
         x = self._check_input(x, input.shape, x.shape[0])
-        first = self._checked_states(hx, x.shape[1], x, dimensions)
+        first = None if hx is None else self._checked_states(hx, x.shape[1], x, dimensions)
         mask = None if resets is None else check_resets(name, resets, x.shape[:dimensions - 1], turned, x.device)
         (states,), last = self._layers(([x], [WHOLE if mask is None else Spans(None, mask)]), first, cells)
         if dimensions == 2:

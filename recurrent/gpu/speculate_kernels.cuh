@@ -202,9 +202,9 @@ template <typename real> struct lanes_look {
   __device__ __forceinline__ bool within(real most) const {
     return !__any_sync(0xffffffffu, !(same || apart <= most));
   }
-  /* The largest distance of the warp. */
+  /* The largest distance of the warp. What is no number is passed over: otherwise lanes would have different results. */
   __device__ __forceinline__ double distance() const {
-    return (double)warp_largest(same ? 0 : apart);
+    return (double)warp_largest(apart > 0 ? apart : 0);
   }
   /* The bounds of the warp's new state, of which the lane's unit is h. common: those of size 1. */
   __device__ __forceinline__ walk_bounds<real> bounds(const speculate_arrays<real> &s, bool relu, real h,

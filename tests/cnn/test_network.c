@@ -40,7 +40,8 @@ static void test_builtins(void **state) {
   bppsa_cnn_network_free(&network);
   bppsa_cnn_network_free(&network);
   assert_int_equal(bppsa_cnn_network_builtin("alexnet", &network), BPPSA_ERR_ARGUMENT);
-  assert_message("network 'alexnet' is unknown, expected lenet5, vgg11, resnet18, resnet50, mobilenetv2, vgg16 or resnet20");
+  assert_message("network 'alexnet' is unknown, expected lenet5, vgg11, resnet18, resnet50, mobilenetv2, vgg16, resnet20 "
+                 "or resnet152");
 }
 
 static bppsa_status parse(const char *text, bppsa_cnn_network *network) {

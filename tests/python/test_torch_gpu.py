@@ -6,7 +6,7 @@ import unittest
 from unittest import mock
 
 from support import has, main, residual
-from test_torch import SCANS, Torch
+from test_torch import SCANS, Torch, pack
 
 if has("torch"):
     import torch
@@ -94,6 +94,16 @@ class Gpu(Torch):
                 for one, other in zip(there.parameters(), here.parameters()):
                     torch.testing.assert_close(one.grad.cpu(), other.grad)
 
+    @unittest.skipUnless(has("torch") and MODERN, "layers of an older PyTorch have no second derivatives")
+    def test_derivatives(self):
+        """Along directions, and of gradients."""
+        for cell, lengths in itertools.product(("RNN", "GRU", "LSTM"), (None, [20, 13, 5, 13])):
+            here, there = self.both(cell, num_layers=2)
+            x, along = (torch.randn(20, 4, 3, dtype=torch.float64) for _ in range(2))
+            expected, found = derivatives(here, x, along, lengths), derivatives(there, x.cuda(), along.cuda(), lengths)
+            for one, other in zip(found, expected):
+                torch.testing.assert_close(one.detach().cpu(), other.detach(), rtol=1e-9, atol=1e-11)
+
     def test_the_scan(self):
         for shape in ((30, 2, 5), (30, 2, 5, 5)):
             tensors = [torch.randn(shape, dtype=torch.float64) * 0.4, torch.randn(30, 2, 5, dtype=torch.float64),
@@ -107,6 +117,36 @@ class Gpu(Torch):
                 torch.testing.assert_close(other.cpu(), one)
 
 
+@contextlib.contextmanager
+def as_on_a_gpu(capturing=False):
+    """Tensors of the processor that say that they are a GPU's. capturing: a CUDA graph records."""
+    with mock.patch.object(torch.Tensor, "is_cuda", True), mock.patch.object(torch.Tensor, "get_device", lambda _: -1), \
+            mock.patch("torch.cuda.current_stream", lambda _: mock.Mock(cuda_stream=None)), \
+            mock.patch("torch.cuda.is_current_stream_capturing", lambda: capturing), \
+            mock.patch("torch.cuda.device", lambda _: contextlib.nullcontext()):
+        yield
+
+
+def derivatives(layer, x, along, lengths):
+    """Of a loss of all results: its derivative along a direction, its gradient, the gradient of a penalty on that, and the product
+    of its Hessian with the direction."""
+    packed = None
+    if lengths is not None:  # the derivatives are those in packed rows, because packing has none along a direction
+        packed, (along, *_) = (pack(each, lengths, False) for each in (x, along))
+        x = packed.data
+
+    def loss(x):
+        output, last = layer(x if packed is None else packed._replace(data=x))
+        return (output if packed is None else output.data).square().sum() + (last if torch.is_tensor(last) else last[1]).sum()
+
+    x = x.clone().requires_grad_()
+    gradient, = torch.autograd.grad(loss(x), x, create_graph=True)
+    second = torch.autograd.grad(gradient.square().sum(), [x, *layer.parameters()])
+    plain = x.detach()
+    return [*torch.func.jvp(loss, (plain,), (along,)), gradient, *second,
+            torch.func.jvp(torch.func.grad(loss), (plain,), (along,))[1]]
+
+
 class AsOnAGpu(Torch):
     """What Python does with tensors of a GPU, in front of the processor's passes: outputs and states are tensors of their own."""
 
@@ -117,19 +157,35 @@ class AsOnAGpu(Torch):
             start = [torch.randn(4 if several else 1, 3, 4, requires_grad=True) for _ in range(2 if cell == "LSTM" else 1)]
             weights = [torch.randn(9, 3, 8 if several else 4), *(torch.randn_like(part) for part in start)]
             expected = [self.grads(layer, x, start, weights, lengths) for lengths in (None, [9, 4, 6])]
+            layer = copy.deepcopy(layer)  # without passes that are prepared for the processor
             tapes = len(layer._pool.tapes._idle) + len(layer._pool.tapes._returned)
-            with mock.patch.object(torch.Tensor, "is_cuda", True), mock.patch.object(torch.Tensor, "get_device", lambda _: -1), \
-                    mock.patch("torch.cuda.current_stream", lambda _: mock.Mock(cuda_stream=None)), \
-                    mock.patch("torch.cuda.is_current_stream_capturing", lambda: False), \
-                    mock.patch("torch.cuda.device", lambda _: contextlib.nullcontext()):
+            with as_on_a_gpu():
                 found = [self.grads(layer, x, start, weights, lengths) for lengths in (None, [9, 4, 6])]
                 output = layer(x)[0]
                 output.mul_(2).sum().backward()  # the layer's own states stay as they are
                 # tapes are tensors of their own too
                 self.assertEqual(len(layer._pool.tapes._idle) + len(layer._pool.tapes._returned), tapes)
-            self.assertTrue(all(torch.equal(one, other) for one, other in zip(found[0], expected[0])), (cell, several))
-            for one, other in zip(found[1], expected[1]):  # the processor's one pass has other sums than the GPU's stretches
+            for each in zip(found, expected):
+                self.assertTrue(all(torch.equal(one, other) for one, other in zip(*each)), (cell, several))
+            with as_on_a_gpu(capturing=True):
+                found = self.grads(layer, x, start, weights, [9, 4, 6])
+            for one, other in zip(found, expected[1]):  # stretches have other sums than one pass
                 self.assertLess(residual(one.detach(), other.detach(), 9, "float32"), 30, (cell, several))
+
+    @unittest.skipUnless(has("torch") and MODERN, "layers of an older PyTorch have no second derivatives")
+    def test_derivatives(self):
+        """Along directions, and of gradients."""
+        for cell, lengths in itertools.product(("RNN", "GRU", "LSTM"), (None, [7, 3, 5])):
+            layer = getattr(bppsa.torch, cell)(3, 4, 2).double()
+            x, along = (torch.randn(7, 3, 3, dtype=torch.float64) for _ in range(2))
+            with contextlib.ExitStack() as stack:
+                found = []
+                for _ in range(2):
+                    layer = copy.deepcopy(layer)
+                    found.append(derivatives(layer, x, along, lengths))
+                    stack.enter_context(as_on_a_gpu())
+            for one, other in zip(*found):
+                self.assertTrue(torch.equal(one, other), (cell, lengths))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ import gc
 import itertools
 import os
 import pickle
-import random
 import threading
 import unittest
 import warnings
@@ -22,7 +21,7 @@ if has("torch"):
     import bppsa.torch
     from bppsa import _native
     from bppsa._tensors import MODERN
-    from torch_reference import CELLS, Random, compare, flat, leaves, real, twins, worst
+    from torch_reference import CELLS, Calls, Random, compare, flat, leaves, real, twins, worst
 
 FULL = os.environ.get("BPPSA_TEST_LENGTH") == "full"
 CLOSE = 1e-12
@@ -125,10 +124,29 @@ class Derivatives(Modern):
             torch.func.grad(twice)(x)
         total = function(x)
         first, = torch.autograd.grad(total, x, create_graph=True)
+        second, = torch.autograd.grad(first.square().sum(), x, create_graph=True)
+        with self.assertRaisesRegex(NotImplementedError, "third derivatives are refused"):
+            torch.autograd.grad(second.sum(), x)
         with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
             with torch.no_grad():
                 layer.weight_hh_l0.mul_(2)
             torch.autograd.grad(first.sum(), x)
+
+    def test_third_derivatives(self):
+        """However three derivatives follow each other, in inputs and in weights: a sentence, and never a wrong number."""
+        func = torch.func
+        for cell in CELLS:
+            layer = getattr(bppsa.torch, cell)(2, 2).double()
+            x, name = real(3, 1, 2), "weight_hh_l0"
+            weights = {key: weight.detach() for key, weight in layer.named_parameters()}
+            of_x = lambda x: func.functional_call(layer, weights, (x,))[0].square().sum()
+            of_weight = lambda w: func.functional_call(layer, {**weights, name: w}, (x,))[0].square().sum()
+            for transforms in itertools.product((func.jacrev, func.jacfwd), repeat=3):
+                for function, point in ((of_x, x), (of_weight, weights[name])):
+                    for transform in transforms:
+                        function = transform(function)
+                    with self.assertRaisesRegex(NotImplementedError, "third derivatives are refused"):
+                        function(point)
 
     def test_data_that_is_exchanged(self):
         """A graph of gradients over weights that have other memory by then is refused; gradients alone are the forward pass's."""
@@ -424,36 +442,13 @@ class Long(Modern):
                 self.assertTrue(torch.equal(one, other), cell)
             torch.set_num_threads(2)
 
-    def resident(self):
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
-
     def test_no_memory_is_kept(self):
         """Calls of all kinds in any order keep nothing, and a module that is gone nothing of the library's."""
-        before, layer = _native.allocated(), bppsa.torch.LSTM(2, 3, 2, bidirectional=True)
-        x, choose = torch.randn(6, 2, 2), random.Random(1)
-
-        def total(x):
-            return layer(x)[0].square().sum()
-
-        def penalty():
-            given = x.clone().requires_grad_()
-            torch.autograd.grad(total(given), given, create_graph=True)[0].square().sum().backward()
-
-        calls = [lambda: layer(x), lambda: total(x).backward(), penalty, lambda: torch.func.grad(total)(x),
-                 lambda: torch.func.jvp(total, (x,), (x,)), lambda: torch.func.vmap(total)(x.expand(3, 6, 2, 2)),
-                 lambda: torch.func.vmap(torch.func.grad(total))(x.expand(2, 6, 2, 2))]
-        count = 5000 if FULL else 300
-        for number in range(2 * count):
-            choose.choice(calls)()
-            layer.zero_grad()
-            if number + 1 == count:
-                gc.collect()
-                blocks, begin = _native.allocated(), self.resident()
-        gc.collect()
-        self.assertEqual(_native.allocated(), blocks)
-        self.assertLess(self.resident() - begin, 4 << 20)
-        del layer
+        before, calls = _native.allocated(), Calls()
+        blocks, grown = calls.kept(5000 if FULL else 300)
+        self.assertEqual(blocks, 0)
+        self.assertLess(grown, 4 << 20)
+        del calls
         gc.collect()
         self.assertLessEqual(_native.allocated(), before + self.unowned())
 

@@ -1,9 +1,13 @@
-"""Random layers of bppsa.torch beside torch.nn's plain autograd in float64, for tests and for bench/scripts/torch_random.py."""
+"""Random layers of bppsa.torch beside torch.nn's plain autograd in float64, and the memory that calls keep, for tests and for
+bench/scripts/torch_random.py."""
+import gc
+import os
 import random
 
 import torch
 
 import bppsa.torch
+from bppsa import _native
 
 CELLS = ("RNN", "GRU", "LSTM")
 
@@ -100,3 +104,42 @@ def compare(case):
     found = {name: worst(ours[name], theirs[name]) for name in ours}
     found["symmetry"] = worst(ours["forward over reverse"], ours["reverse over forward"])
     return found
+
+
+class Calls:
+    """Calls of all kinds of one layer, in any order."""
+
+    def __init__(self):
+        self.layer, self.x, self.choose = bppsa.torch.LSTM(2, 3, 2, bidirectional=True), torch.randn(6, 2, 2), random.Random(1)
+        packed = torch.nn.utils.rnn.pack_padded_sequence(self.x, [6, 4])
+        mask, total, x = torch.rand(6, 2) < 0.3, self.total, self.x
+        self.kinds = [lambda: self.layer(x), lambda: total(x).backward(), self.penalty, lambda: torch.func.grad(total)(x),
+                      lambda: torch.func.jvp(total, (x,), (x,)), lambda: torch.func.vmap(total)(x.expand(3, 6, 2, 2)),
+                      lambda: torch.func.vmap(torch.func.grad(total))(x.expand(2, 6, 2, 2)),
+                      lambda: self.layer(packed)[0].data.sum().backward(), lambda: self.layer(x, None, mask)[0].sum().backward()]
+
+    def total(self, x):
+        return self.layer(x)[0].square().sum()
+
+    def penalty(self):
+        given = self.x.clone().requires_grad_()
+        torch.autograd.grad(self.total(given), given, create_graph=True)[0].square().sum().backward()
+
+    def run(self, count):
+        for _ in range(count):
+            self.choose.choice(self.kinds)()
+            self.layer.zero_grad()
+        gc.collect()
+
+    def kept(self, count):
+        """The blocks of the library and the bytes of the process that so many calls keep, behind as many others."""
+        self.run(count)
+        blocks, begin = _native.allocated(), resident()
+        self.run(count)
+        return _native.allocated() - blocks, resident() - begin
+
+
+def resident():
+    """Bytes of memory that the process has."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")

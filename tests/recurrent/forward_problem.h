@@ -2,6 +2,7 @@
 #ifndef BPPSA_TESTS_RECURRENT_FORWARD_PROBLEM_H
 #define BPPSA_TESTS_RECURRENT_FORWARD_PROBLEM_H
 
+#include <math.h>
 #include <string.h>
 
 #include "core/base/alloc.h"
@@ -24,6 +25,7 @@ typedef struct {
   bool bits;                  /* the input is zeros and ones, like the bitstream's */
   int64_t spoiled, places[MOST_SPOILED];
   double spoils[MOST_SPOILED]; /* numbers that are put into the input, each at a place modulo its size */
+  int64_t infinite;            /* the number of h0 at this place is infinite; 0: none is */
 } forward_problem;
 
 typedef struct {
@@ -140,6 +142,9 @@ static inline forward_run run_forward(const forward_problem *p, const bppsa_devi
   }
   for (int64_t i = 0; i < p->spoiled; ++i) {
     run.x[p->places[i] % inputs] = p->spoils[i];
+  }
+  if (p->infinite > 0) {
+    run.h0[p->infinite] = (double)INFINITY;
   }
   run.in = sent(device, c->dtype, run.x, inputs);
   run.state = sent(device, c->dtype, run.h0, states);

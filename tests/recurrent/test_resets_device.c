@@ -290,10 +290,65 @@ static void test_refused(void **state) {
   free_numbers(&p);
 }
 
+/* ---- gradients far apart ---- */
+
+/* Steps of a chunk of the scan that has three; the cut lies in the middle one, of which products are 0. */
+enum { FAR_STEPS = 48, FAR_CUT = 30 };
+
+/* An RNN whose states are 0, so that the gradient is multiplied by a power of two a step. In front of the cut it begins with
+ * numbers that are further below those behind it than the type's range: of a common scale with them nothing would be left. */
+static void check_far_apart(const way *w, bppsa_dtype dtype, int64_t hidden) {
+  const device_shape shape = {FAR_STEPS, 1, 1, 1, hidden, 1, LOSS_ALL | INPUTS};
+  const bool narrow = dtype == BPPSA_F32;
+  const double growth = narrow ? 0x1p4 : 0x1p20, before = narrow ? 0x1p-100 : 0x1p-900, behind = narrow ? 0x1p55 : 0x1p600;
+  problem p = shaped_problem(cells[RNN], &shape, dtype);
+  uint8_t mask[FAR_STEPS] = {0};
+  p.config.resets = true;
+  use_way(&p, w);
+  make_numbers(&p, 1);
+  memset(p.x, 0, FAR_STEPS * sizeof *p.x);
+  for (int64_t i = 0; i < FAR_STEPS * p.config.classes; ++i) {
+    p.seed[i] = i / p.config.classes < FAR_CUT ? before : behind;
+  }
+  mask[FAR_CUT] = 1;
+  p.resets = mask;
+  bppsa_model *model = open_model(&p);
+  for (int64_t i = 0; i < model->parameter_count; ++i) {
+    const bppsa_view *to = &model->parameters[i].value;
+    const bool square = strstr(model->parameters[i].name, "weight_hh") != NULL;
+    for (int64_t j = 0; j < bppsa_view_count(to); ++j) {
+      const double bias = strstr(model->parameters[i].name, "bias") != NULL ? 0 : 1;
+      bppsa_view_set(to, j, !square ? bias : j % (hidden + 1) == 0 ? growth : 0);
+    }
+  }
+  assert_int_equal(bppsa_model_push(model), BPPSA_OK);
+  outcome found = compute(&p, model);
+  double gradient = 0;
+  for (int64_t t = FAR_STEPS - 1; t >= 0; --t) {
+    const double injected = (double)p.config.classes * (t < FAR_CUT ? before : behind);
+    gradient = injected + (t + 1 == FAR_CUT ? 0 : growth * gradient);
+    const double expected = (double)hidden * gradient;
+    assert_true(fabs(found.numbers[found.where[1] + t] - expected) <= 1e-5 * expected);
+  }
+  bppsa_free(found.numbers);
+  bppsa_model_destroy(model);
+  free_numbers(&p);
+}
+
+static void test_far_apart(void **state) {
+  (void)state;
+  for (int w = 0; w < WAYS; ++w) {
+    for (int64_t hidden = 1; hidden <= 9; hidden += 8) {
+      check_far_apart(&ways[w], BPPSA_F32, hidden);
+      check_far_apart(&ways[w], BPPSA_F64, hidden);
+    }
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_ways),      cmocka_unit_test(test_dropout),
-                                     cmocka_unit_test(test_bits),      cmocka_unit_test(test_segments),
-                                     cmocka_unit_test(test_sequences), cmocka_unit_test(test_certificate),
-                                     cmocka_unit_test(test_replay),    cmocka_unit_test(test_refused)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_ways),     cmocka_unit_test(test_dropout),   cmocka_unit_test(test_bits),
+      cmocka_unit_test(test_segments), cmocka_unit_test(test_sequences), cmocka_unit_test(test_certificate),
+      cmocka_unit_test(test_replay),   cmocka_unit_test(test_refused),   cmocka_unit_test(test_far_apart)};
   return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

@@ -2,16 +2,17 @@
  * powers of two is computed here too, chunk by chunk, with the rules of recurrent/settle.h. A scale that is too large or too small,
  * a tolerance in another one's place, a stored state of another step or one that is not put back each move a number that is
  * compared: states, the path, how many chunks are mended, the gap. BPPSA_TEST_DEVICE names the GPU; a CPU's walks look at each step
- * and are tested in test_forward.c and test_mends.c. */
+ * and are tested in test_forward.c and test_mends.c. Other layers than ReLU's are those of test_walk_layers_device.c. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "recurrent/settle.h"
 #include "rnn/rnn.h"
 #include "tests/recurrent/forward_problem.h"
+#include "tests/recurrent/walk_rules.h"
 
-enum { CHUNKS = 3, LENGTH = 128, STEPS = CHUNKS * LENGTH, MOST_RING = 31 };
+enum { MOST_RING = 31 };
 
 static bppsa_device *device;
 
@@ -75,7 +76,7 @@ static void speculate(const walk_case *w, expectation *e) {
   }
 }
 
-/* How far the new state is from the stored one, and whether that is within a tolerance for states of this size. */
+/* How far the new state is from the stored one. */
 static double distance(const walk_case *w, const double h[MOST_RING], const double stored[MOST_RING]) {
   double largest = 0;
   for (int64_t i = 0; i < w->ring; ++i) {
@@ -84,36 +85,29 @@ static double distance(const walk_case *w, const double h[MOST_RING], const doub
   return largest;
 }
 
-static bool within(const walk_case *w, const double h[MOST_RING], double apart, double tolerance) {
+/* The size of a state that tolerances of a ReLU layer are relative to. */
+static double size_of(const walk_case *w, const double h[MOST_RING]) {
   double size = fmax(1, w->size);
   for (int64_t i = 0; i < w->ring; ++i) {
     size = fmax(size, h[i]);
   }
-  return apart == 0 || apart <= tolerance * size;
+  return size;
 }
 
-/* The walk through chunk p from the state in front of it; returns its steps. It has to stop, as all cases here do. */
+/* The walk through chunk p from the state in front of it; returns its steps. */
 static int64_t walk(const walk_case *w, const bppsa_forward_plan *plan, int64_t p, double h[MOST_RING], expectation *e) {
-  int64_t since = BPPSA_SETTLE_NEVER;
+  static double fresh[LENGTH][MOST_RING];
+  distances d;
   for (int64_t i = 0; i < LENGTH; ++i) {
-    double *stored = e->h[p * LENGTH + i];
     step(w, p * LENGTH + i, h);
-    const double apart = distance(w, h, stored);
-    bool stops = false;
-    if (i == 0) {
-      stops = within(w, h, apart, plan->accept);
-    } else if (bppsa_walk_looks_on_gpu(i, i + 1 == LENGTH)) {
-      stops = bppsa_walk_settles(within(w, h, apart, plan->settled), within(w, h, apart, plan->stop),
-                                 within(w, h, apart, BPPSA_SETTLE_GROWTH * plan->stop), i, &since);
-    }
-    if (stops) {
-      e->gap = fmax(e->gap, apart);
-      return i + 1;
-    }
-    memcpy(stored, h, MOST_RING * sizeof *h);
+    memcpy(fresh[i], h, sizeof fresh[i]);
+    d.apart[i] = distance(w, h, e->h[p * LENGTH + i]);
+    d.size[i] = size_of(w, h);
   }
-  fail_msg("tolerance %g: a walk that should stop goes to the end of its chunk", w->tolerance);
-  return 0;
+  const int64_t steps = walk_steps(plan, &d);
+  memcpy(e->h[p * LENGTH], fresh, (size_t)(steps - 1) * sizeof *fresh); /* where it stops the stored state stays */
+  e->gap = fmax(e->gap, d.apart[steps - 1]);
+  return steps;
 }
 
 static void expect(const walk_case *w, const bppsa_forward_plan *plan, expectation *e) {
@@ -216,17 +210,22 @@ static double first_distance(const walk_case *w, bool largest) {
 
 /* A tolerance of the largest distance accepts all chunks, one a little below the smallest accepts none; the distance has both
  * signs. Where the size is a power of 2 and so the tolerance exact, a little is less than a rounding of float. */
+static void check_acceptance(bppsa_dtype dtype, int64_t hidden, int64_t first, double factor, double size, int64_t warm_up) {
+  walk_case w = ring_of(dtype, hidden, 1, first, factor);
+  w.size = size;
+  w.warm_up = warm_up;
+  w.tolerance = size > 0 ? first_distance(&w, true) / size : first_distance(&w, true) * 1.01;
+  assert_int_equal(check(&w), 0);
+  w.tolerance = first_distance(&w, false) * (size > 0 ? (1 - 0x1p-40) / size : .99 / 4); /* the states are below 4 */
+  assert_int_equal(check(&w), CHUNKS - 1);
+}
+
 static void test_acceptance(void **state) {
   (void)state;
   for (int64_t k = 0; k < 24; ++k) {
     const int64_t hidden = k % 3 == 0 ? 32 : k % 3 == 1 ? 7 : 64;
-    walk_case w = ring_of(k % 2 ? BPPSA_F64 : BPPSA_F32, hidden, 1, 5 * k % hidden, k / 6 % 2 ? -.5 : .5);
-    w.size = k / 12 ? 1024 : 0;
-    w.warm_up = 2 + k / 3 % 2;
-    w.tolerance = w.size > 0 ? first_distance(&w, true) / w.size : first_distance(&w, true) * 1.01;
-    assert_int_equal(check(&w), 0);
-    w.tolerance = first_distance(&w, false) * (w.size > 0 ? (1 - 0x1p-40) / w.size : .99 / 4); /* the states are below 4 */
-    assert_int_equal(check(&w), CHUNKS - 1);
+    check_acceptance(k % 2 ? BPPSA_F64 : BPPSA_F32, hidden, 5 * k % hidden, k / 6 % 2 ? -.5 : .5, k / 12 ? 1024 : 0,
+                     2 + k / 3 % 2);
   }
 }
 
@@ -272,32 +271,52 @@ static int64_t pulse(bppsa_dtype dtype, int64_t hidden, const double apart[3]) {
 
 /* A walk goes on where the distance was far away since it was small, and stops where it has only grown a little, or is at most one
  * rounding. */
+static void check_pulses(bppsa_dtype dtype, int64_t hidden) {
+  const double stop = dtype == BPPSA_F32 ? 0x1p-12 : 0x1p-40, rounding = dtype == BPPSA_F32 ? 0x1p-14 : 0x1p-43;
+  assert_int_equal(pulse(dtype, hidden, (double[]){stop, 0x1p-4, stop}), 32);
+  assert_int_equal(pulse(dtype, hidden, (double[]){stop, 2 * stop, stop}), 24);
+  assert_int_equal(pulse(dtype, hidden, (double[]){stop, 8 * stop, stop}), 32);
+  assert_int_equal(pulse(dtype, hidden, (double[]){2 * stop, stop, stop}), 32);
+  assert_int_equal(pulse(dtype, hidden, (double[]){0x1p-4, rounding, stop}), 16);
+}
+
 static void test_pulses(void **state) {
   (void)state;
   for (int k = 0; k < 4; ++k) {
-    const bppsa_dtype dtype = k % 2 ? BPPSA_F64 : BPPSA_F32;
-    const int64_t hidden = k / 2 ? 64 : 32;
-    const double stop = dtype == BPPSA_F32 ? 0x1p-12 : 0x1p-40, rounding = dtype == BPPSA_F32 ? 0x1p-14 : 0x1p-43;
-    assert_int_equal(pulse(dtype, hidden, (double[]){stop, 0x1p-4, stop}), 32);
-    assert_int_equal(pulse(dtype, hidden, (double[]){stop, 2 * stop, stop}), 24);
-    assert_int_equal(pulse(dtype, hidden, (double[]){stop, 8 * stop, stop}), 32);
-    assert_int_equal(pulse(dtype, hidden, (double[]){2 * stop, stop, stop}), 32);
-    assert_int_equal(pulse(dtype, hidden, (double[]){0x1p-4, rounding, stop}), 16);
+    check_pulses(k % 2 ? BPPSA_F64 : BPPSA_F32, k / 2 ? 64 : 32);
   }
 }
 
 /* With tolerance 0 equal bits alone end a walk. A ring whose factor is 0 forgets what was before it. */
+static void check_equal_bits(bppsa_dtype dtype, int64_t hidden, int64_t first) {
+  const walk_case w = ring_of(dtype, hidden, 6, first, 0);
+  assert_int_equal(check(&w), CHUNKS - 1);
+}
+
 static void test_equal_bits(void **state) {
   (void)state;
   for (int k = 0; k < 4; ++k) {
-    const walk_case w = ring_of(k % 2 ? BPPSA_F64 : BPPSA_F32, k / 2 ? 64 : 32, 6, 11 + k, 0);
-    assert_int_equal(check(&w), CHUNKS - 1);
+    check_equal_bits(k % 2 ? BPPSA_F64 : BPPSA_F32, k / 2 ? 64 : 32, 11 + k);
   }
+}
+
+/* The kernels for layers of any width, which the emulated GPU takes for H > 32 where it has no clusters. */
+static void test_any_width(void **state) {
+  (void)state;
+  assert_int_equal(setenv("SIMT_MOST_CLUSTER", "1", 1), 0);
+  for (int k = 0; k < 2; ++k) {
+    const bppsa_dtype dtype = k ? BPPSA_F64 : BPPSA_F32;
+    check_acceptance(dtype, 40, 35 + k, .5, 1024, 2);
+    check_pulses(dtype, 40);
+    check_equal_bits(dtype, 40, 11 + k);
+  }
+  assert_int_equal(unsetenv("SIMT_MOST_CLUSTER"), 0);
 }
 
 int main(void) {
   const struct CMUnitTest unit_tests[] = {cmocka_unit_test(test_acceptance), cmocka_unit_test(test_stops),
-                                          cmocka_unit_test(test_pulses), cmocka_unit_test(test_equal_bits)};
+                                          cmocka_unit_test(test_pulses), cmocka_unit_test(test_equal_bits),
+                                          cmocka_unit_test(test_any_width)};
   device = test_device(2);
   if (bppsa_device_get_kind(device) == BPPSA_CPU) {
     printf("skipped: BPPSA_TEST_DEVICE names no GPU\n");

@@ -21,7 +21,7 @@ expect() { # expect STATUS TEXT [ARGUMENT]
 }
 
 stand_in id 'echo 1000'
-expect 1 '^    sudo apt-get update && sudo apt-get install -y --no-install-recommends gcc g++ .*libopenblas-dev libjansson-dev'
+expect 1 '^    sudo apt-get update && sudo apt-get install -y --no-install-recommends gcc .*libopenblas-dev libjansson-dev'
 
 stand_in id 'echo 0'
 expect 1 'sudo apt-get' # root, but no apt-get: it can only say what it needs
@@ -33,7 +33,12 @@ expect 1 'apt-get failed'
 stand_in apt-get "echo \"\$@\" >>\"$bin/calls\""
 expect 1 'still missing after the installation: gcc'
 grep -q '^-q update$' "$bin/calls"
-grep -q 'install gcc g++' "$bin/calls"
+grep -q 'install gcc libc6-dev' "$bin/calls"
+grep -q ' g++ .*gnuplot-nox' "$bin/calls"
+
+# A build needs less.
+rm "$bin/calls"
+expect 1 'still missing after the installation: gcc .* libcmocka-dev$' build
 
 # With everything installed it is silent and does not call apt-get.
 rm "$bin/calls"
@@ -52,7 +57,7 @@ stand_in llvm-symbolizer 'exit 0'
 expect 1 'still missing after the installation: libclang-rt-dev' check
 stand_in clang 'exit 0'
 expect 0 '^$' check
-expect 2 'tsan, expected check or nothing' tsan
+expect 2 'tsan, expected build, check or nothing' tsan
 
 stand_in cmake 'echo cmake version 3.18.4'
 expect 1 'cmake 3.18.4 is too old'

@@ -3,6 +3,7 @@
 
 #include "core/base/alloc.h"
 #include "core/compute/linear.h"
+#include "core/compute/matmul.h"
 #include "tests/support/length.h"
 #include "tests/support/support.h"
 
@@ -96,30 +97,37 @@ static void check_cut(const bppsa_linear *l) {
   assert_true(cut.parts * cut.length >= l->rows && (cut.parts - 1) * cut.length < l->rows);
 }
 
-/* dw and db at once; by parts, one at a time; and by runs of three units. db begins behind an output. */
+/* dw and db at once; by parts, one at a time; by runs of three units; and both again with sums in dw's own memory, runs in panels.
+ * db begins behind an output. */
 static void check_weights(const problem *p) {
-  const bppsa_linear *l = &p->l;
+  enum { AT_ONCE, WITHOUT_DB, PARTS, RUNS, PARTS_IN_PLACE, RUNS_IN_PLACE, WAYS };
+  bppsa_linear of = p->l;
+  const bppsa_linear *l = &of;
   const int64_t run = 3 * l->unit, size = (int64_t)bppsa_dtype_size(l->dtype);
   const bppsa_linear_cut cut = bppsa_linear_cut_rows(l);
   void *x = rounded(l->dtype, p->x, l->rows * l->in), *dy = rounded(l->dtype, p->dy, l->rows * l->out);
   const char *x_bytes = x, *dy_bytes = dy;
-  void *workspace = bppsa_alloc((size_t)bppsa_linear_workspace(l));
+  void *workspace = bppsa_alloc((size_t)bppsa_linear_workspace(l)),
+       *panels = bppsa_alloc((size_t)bppsa_panels_bytes(run, l->in, size));
   double *ones = bppsa_calloc(l->rows, sizeof *ones);
   for (int64_t r = 0; r < l->rows; ++r) {
     ones[r] = 1;
   }
   double *dw = product(l->out, l->in, l->rows, p->dy, 1, l->out, p->x, l->in, 1, NULL);
   double *db = product(1, l->out, l->rows, ones, 0, 1, p->dy, l->out, 1, NULL);
-  for (int way = 0; way < 4; ++way) {
+  for (int way = AT_ONCE; way < WAYS; ++way) {
     void *got_dw = room(l->dtype, l->out * l->in), *got_db = room(l->dtype, l->out);
-    const int64_t bias_from = way == 2 && l->out > 1 ? l->out / 2 : 0;
+    const bool parts = way == PARTS || way == PARTS_IN_PLACE;
+    const int64_t bias_from = parts && l->out > 1 ? l->out / 2 : 0;
     memset(workspace, 0x7f, (size_t)bppsa_linear_workspace(l));
-    if (way < 2) {
-      bppsa_linear_weight_gradient(l, dy, x, got_dw, way == 0 ? got_db : NULL, workspace);
+    of.dw = way >= PARTS_IN_PLACE ? got_dw : NULL;
+    of.panels = way == RUNS_IN_PLACE ? panels : NULL;
+    if (way <= WITHOUT_DB) {
+      bppsa_linear_weight_gradient(l, dy, x, got_dw, way == AT_ONCE ? got_db : NULL, workspace);
     } else {
       for (int64_t part = cut.parts - 1; part >= 0; --part) {
         const int64_t first = part * cut.length, left = l->rows - first, rows = left < cut.length ? left : cut.length;
-        if (way == 2) {
+        if (parts) {
           bppsa_linear_sum_parts(l, part, 1, dy_bytes + first * l->out * size, x_bytes + first * l->in * size, bias_from,
                                  workspace);
           continue;
@@ -132,13 +140,13 @@ static void check_weights(const problem *p) {
       bppsa_linear_finish(l, got_dw, got_db, workspace);
     }
     expect(p, "dw", got_dw, dw, l->out * l->in);
-    if (way != 1) { /* without a db nothing is written */
+    if (way != WITHOUT_DB) { /* without a db nothing is written */
       expect(p, "db", (char *)got_db + bias_from * size, db + bias_from, l->out - bias_from);
     }
     bppsa_free(got_dw);
     bppsa_free(got_db);
   }
-  void *const all[] = {x, dy, workspace, ones, dw, db};
+  void *const all[] = {x, dy, workspace, panels, ones, dw, db};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; ++i) {
     bppsa_free(all[i]);
   }
@@ -186,6 +194,14 @@ static void large(void **state) {
   (void)state;
   check(&(bppsa_linear){.dtype = BPPSA_F32, .threads = 2, .rows = 530, .in = 260, .out = 300, .unit = 2});
   check(&(bppsa_linear){.dtype = BPPSA_F64, .threads = 2, .rows = 1100, .in = 40, .out = 4100, .unit = 1}); /* 65 tiles */
+  for (int32_t threads = 1; threads <= 3; ++threads) { /* runs of 90 rows that are packed into panels */
+    check(&(bppsa_linear){.dtype = threads == 2 ? BPPSA_F64 : BPPSA_F32,
+                          .threads = threads,
+                          .rows = 200,
+                          .in = 97 + 20 * threads,
+                          .out = 400,
+                          .unit = 30});
+  }
   const bppsa_linear beyond = {.dtype = BPPSA_F64, .threads = 1, .rows = 1, .in = INT64_MAX / 4, .out = 8, .unit = 1};
   assert_int_equal(bppsa_linear_workspace(&beyond), -1);
 }

@@ -80,18 +80,19 @@ static void check(const product *p, const numbers *x, bppsa_dtype dtype, const v
 /* Computes the product in panels, on so many threads, into a copy of C. */
 static void *by_panels(const product *p, const numbers *x, bppsa_dtype dtype, int32_t threads) {
   const int64_t row = p->n + p->gap, size = (int64_t)bppsa_dtype_size(dtype);
+  const int64_t a_row = p->columns ? 1 : p->k, a_step = p->columns ? p->m : 1;
   const int64_t b_row = p->transposed ? 1 : p->n, b_step = p->transposed ? p->k : 1;
   void *panels = bppsa_calloc(bppsa_panels_bytes(p->k, p->n, size), 1), *c = bppsa_calloc(p->m * row, (size_t)size);
   assert_true(panels != NULL && c != NULL);
   memcpy(c, dtype == BPPSA_F32 ? (void *)x->cf : x->c, (size_t)(p->m * row * size));
   if (dtype == BPPSA_F32) {
-    const float *init = p->start == NONE ? NULL : p->start == BIAS ? x->cf : c;
+    const float *init = p->start == NONE ? NULL : p->start == BIAS ? x->cf : c, *a = p->columns ? x->atf : x->af;
     bppsa_panels_pack_f32(threads, p->k, p->n, p->transposed ? x->btf : x->bf, b_row, b_step, panels);
-    bppsa_panels_multiply_f32(threads, p->m, p->n, p->k, x->af, p->k, panels, init, p->start == BIAS ? 0 : row, c, row);
+    bppsa_panels_multiply_f32(threads, p->m, p->n, p->k, a, a_row, a_step, panels, init, p->start == BIAS ? 0 : row, c, row);
   } else {
-    const double *init = p->start == NONE ? NULL : p->start == BIAS ? x->c : c;
+    const double *init = p->start == NONE ? NULL : p->start == BIAS ? x->c : c, *a = p->columns ? x->at : x->a;
     bppsa_panels_pack_f64(threads, p->k, p->n, p->transposed ? x->bt : x->b, b_row, b_step, panels);
-    bppsa_panels_multiply_f64(threads, p->m, p->n, p->k, x->a, p->k, panels, init, p->start == BIAS ? 0 : row, c, row);
+    bppsa_panels_multiply_f64(threads, p->m, p->n, p->k, a, a_row, a_step, panels, init, p->start == BIAS ? 0 : row, c, row);
   }
   bppsa_free(panels);
   return c;
@@ -127,6 +128,7 @@ static void check_product(const product *p, bppsa_dtype dtype) {
   }
   product one = *p; /* a row alone has the bits that it has beside others */
   one.m = 1;
+  one.columns = false;
   void *alone = by_panels(&one, &x, dtype, 1);
   assert_memory_equal(first, alone, (size_t)p->n * bppsa_dtype_size(dtype));
   bppsa_free(first);
@@ -138,10 +140,11 @@ static void check_product(const product *p, bppsa_dtype dtype) {
 static void check_products(void) {
   /* columns around a panel's width, depths around its length, rows around a block; large enough for copies (matmul.c) */
   static const product edges[] = {
-      {1, 1, 1, 0, NONE, false, false},      {7, 31, 128, 1, ADD, true, true},    {96, 33, 129, 0, BIAS, false, true},
-      {97, 17, 257, 3, ADD, false, false},   {193, 129, 300, 2, ADD, true, true}, {64, 128, 256, 0, NONE, true, false},
-      {100, 515, 70, 5, BIAS, false, false}, {65, 64, 513, 0, ADD, true, true},   {2, 119, 260, 1, ADD, false, true},
-      {3, 201, 129, 0, BIAS, false, false},  {300, 70, 300, 1, ADD, false, false}};
+      {1, 1, 1, 0, NONE, false, false},      {7, 31, 128, 1, ADD, true, true},     {96, 33, 129, 0, BIAS, false, true},
+      {97, 17, 257, 3, ADD, false, false},   {193, 129, 300, 2, ADD, true, true},  {64, 128, 256, 0, NONE, true, false},
+      {100, 515, 70, 5, BIAS, false, false}, {65, 64, 513, 0, ADD, true, true},    {2, 119, 260, 1, ADD, false, true},
+      {3, 201, 129, 0, BIAS, false, false},  {300, 70, 300, 1, ADD, false, false}, {50, 140, 530, 0, ADD, false, false},
+      {100, 300, 256, 0, NONE, true, false}, {4, 260, 270, 2, BIAS, true, true}};
   dice d = {.seed = 11};
   for (size_t i = 0; i < sizeof edges / sizeof *edges; ++i) {
     check_product(&edges[i], BPPSA_F32);

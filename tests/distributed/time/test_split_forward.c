@@ -554,6 +554,47 @@ static void test_lonely_unit(void **state) {
   }
 }
 
+/* An LSTM whose output gates are closed by the input, so that h is 0 and each unit's c goes on by itself. c of one unit is infinite
+ * from the beginning: how far it is from a guess, relative to its size, is no number. Those that verify must see that. */
+static void infinite_c(bppsa_dtype dtype) {
+  enum { HIDDEN = 32, STEPS = 200 };
+  forward_problem p = forward_problem_default();
+  p.cell = &bppsa_lstm_cell;
+  p.infinite = HIDDEN + 5; /* c_5 */
+  p.bits = true;
+  p.config.dtype = dtype;
+  p.config.seq_len = STEPS;
+  p.config.hidden = HIDDEN;
+  p.config.batch = p.config.layers = 1;
+  p.config.forward = (bppsa_forward_method){.kind = BPPSA_FORWARD_SPECULATIVE, .chunks = 2, .warm_up = 2, .rounds = -1};
+  p.config.forward.tolerance = 1e-3;
+  bppsa_device *device = first_device();
+  bppsa_model *weights = make_forward_model(&p, device);
+  for (int64_t i = 0; i < 4; ++i) { /* weight_ih, weight_hh, bias_ih, bias_hh, rows of i, f, g and o in each */
+    const bppsa_view *w = &weights->parameters[i].value;
+    for (int64_t k = 0; k < bppsa_view_count(w); ++k) {
+      const bool output = i == 2 && k >= 3 * HIDDEN, cell = i == 2 && k / HIDDEN == 2;
+      bppsa_view_set(w, k, output ? -1000 : cell ? 1 : 0);
+    }
+  }
+  p.weights = weights;
+  expectation e = expect_passes(&p);
+  assert_true(e.stats[0].speculated && e.stats[0].mended > 0);
+  for (int64_t t = 0; t < STEPS; ++t) {
+    assert_true(e.h[0][0][t * HIDDEN] == 0 && isinf(e.c[0][0][t * HIDDEN + 5]) && isfinite(e.c[0][0][t * HIDDEN]));
+  }
+  run_on(&e, 3);
+  free_expectation(&e);
+  bppsa_model_destroy(weights);
+  bppsa_device_destroy(device);
+}
+
+static void test_infinite_c(void **state) {
+  (void)state;
+  infinite_c(BPPSA_F32);
+  infinite_c(BPPSA_F64);
+}
+
 /* Groups of samples: their passes count as one, the same for every number of ranks, and failing ones pause together. */
 static void test_groups(void **state) {
   (void)state;
@@ -707,10 +748,10 @@ static void test_memory_runs_out(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_random),        cmocka_unit_test(test_two_basins), cmocka_unit_test(test_widths),
-      cmocka_unit_test(test_gradients),     cmocka_unit_test(test_groups),     cmocka_unit_test(test_auto),
-      cmocka_unit_test(test_deaths),        cmocka_unit_test(test_refused),    cmocka_unit_test(test_memory_runs_out),
-      cmocka_unit_test(test_ranks_between), cmocka_unit_test(test_lonely_unit)};
+      cmocka_unit_test(test_random),        cmocka_unit_test(test_two_basins),  cmocka_unit_test(test_widths),
+      cmocka_unit_test(test_gradients),     cmocka_unit_test(test_groups),      cmocka_unit_test(test_auto),
+      cmocka_unit_test(test_deaths),        cmocka_unit_test(test_refused),     cmocka_unit_test(test_memory_runs_out),
+      cmocka_unit_test(test_ranks_between), cmocka_unit_test(test_lonely_unit), cmocka_unit_test(test_infinite_c)};
   gpus = gpus_of_ranks(&nccl);
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
