@@ -41,7 +41,7 @@
 bool bppsa_tangent_goes_by_runs(const recurrent_network *n, bool scans) {
   const bppsa_recurrent_config *c = &n->config;
   const int64_t run = bppsa_layers_run_rows(n);
-  const bppsa_linear of_hh = {c->dtype, 1, c->seq_len * c->batch, c->hidden, tangent_gates(n), c->batch, run, 0};
+  const bppsa_linear of_hh = {c->dtype, 1, c->seq_len * c->batch, c->hidden, tangent_gates(n), c->batch, run, 0, NULL, NULL};
   return n->threads == 1 && !scans && !c->lengths && !c->reset_state && run < bppsa_linear_cut_rows(&of_hh).length;
 }
 
