@@ -4,10 +4,10 @@
     bench/scripts/pruned_scans.py count build/cpu/bppsa bench/results/pruned_scans.json
     bench/scripts/pruned_scans.py draw bench/results/pruned_scans.json docs/pruned-scans.svg
 
-Networks at 224 x 224 with 0, 80, 90, 95 and 98 % of their weights pruned, each layer by the same share, by magnitude, with PyTorch's
-initialisation. A row has the FLOPs of BP over the patterns that are left, of BP with all weights, of the scan with 1 and with
-2 up-levels and of its critical path, for the gradients between layers of one sample; the standard errors of what was estimated, and
-what the count itself took. Exits 1 if a count took more than 60 processor seconds or 2 GiB. gnuplot draws.
+Networks at 224 x 224 with 0, 80, 90, 95 and 98 % of their weights pruned, each layer by the same share, by magnitude, with the
+initialisation of PyTorch. A row has the FLOPs of BP over the patterns that are left, of BP with all weights, of the scan with 1
+and with 2 up-levels and of its critical path, for the gradients between layers of one sample; the standard errors of what was
+estimated, and what the count itself took. Exits 1 if a count took more than 60 processor seconds or 2 GiB. gnuplot draws.
 """
 import json
 import os
