@@ -479,9 +479,35 @@ static void test_refused(void **state) {
   close_run(&e.whole);
 }
 
+static bppsa_status refuse_on_gpu(bppsa_comm *comm, void *context) {
+  expectation *e = context;
+  part r = {.model = NULL};
+  const bppsa_status status = make_part(comm, e, &r);
+  CHECK(status == BPPSA_ERR_UNSUPPORTED && r.model == NULL);
+  CHECK(strstr(bppsa_last_error(), "a speculative backward pass of a part of a sequence on a GPU, expected bp, scan") != NULL);
+  bppsa_device_destroy(r.device);
+  return BPPSA_OK;
+}
+
+/* Ranks that share time on GPUs have no speculative backward pass. All of them say so, and none waits for another. */
+static void test_refused_on_gpus(void **state) {
+  (void)state;
+  dice d = {.seed = 2};
+  bppsa_recurrent_config c = config_of(&d, METHODS);
+  c.seq_len = 40;
+  c.batch = 2;
+  c.speculation.chunks = 4;
+  c.speculation.warm_up = 2;
+  expectation e = expect(&cells[1], &c);
+  const bppsa_comm_config two = {.ranks = 2, .timeout = 60};
+  assert_int_equal(bppsa_comm_run(&two, refuse_on_gpu, &e, NULL), BPPSA_OK);
+  close_run(&e.whole);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_random), cmocka_unit_test(test_nan), cmocka_unit_test(test_refused)};
-  const struct CMUnitTest on_gpus[] = {cmocka_unit_test(test_random), cmocka_unit_test(test_nan)};
+  const struct CMUnitTest on_gpus[] = {cmocka_unit_test(test_random), cmocka_unit_test(test_nan),
+                                       cmocka_unit_test(test_refused_on_gpus)};
   bool nccl;
   gpus = gpus_of_ranks(&nccl);
   return gpus > 0 ? cmocka_run_group_tests(on_gpus, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);
