@@ -92,7 +92,9 @@ def _call_of(module: Any, number: int, named: dict[str, Any], recorded: bool, ce
 def _compute(module: Any, number: int, named: dict[str, Any], recorded: bool, cells: bool, mark: bool) -> Sequence[Tensor]:
     """A pass with numbers, outside of transforms. One whose like has been computed goes a shorter way."""
     x, call, arrays = named["x"], _call_of(module, number, named, recorded, cells, mark), list(named.values())
-    ready = find_ready(module._pool.account, call, x, named["w_hh"])
+    w_hh = named["w_hh"]
+    fits = w_hh.dim() == 2 and w_hh.shape[1] == module.hidden_size  # which the caller may have changed
+    ready = find_ready(module._pool.account, call, x, w_hh) if fits else None
     read = None if ready is None else ready.read(arrays)
     if read is not None:
         return AGAIN.apply((ready, read), *arrays) if recorded else ready.compute(arrays, read)

@@ -437,6 +437,14 @@ class Long(Modern):
                 self.assertTrue(torch.equal(flat(torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False))[0], expected[0]))
                 with self.assertRaisesRegex(AssertionError, "the longer way"):
                     once(real(4, 2, 3))
+            results = flat(layer(x))
+            for saved in results[0].grad_fn._raw_saved_tensors:  # hooks that come behind the forward pass
+                saved.register_hooks(lambda tensor: tensor.clone(), lambda tensor: tensor)
+            total = results[0].sum() + results[1].square().sum()
+            for retain in (True, False):
+                found = torch.autograd.grad(total, list(layer.parameters()), retain_graph=retain)
+                for one, other in zip(found, expected[len(results):]):
+                    self.assertTrue(torch.equal(one, other), cell)
             torch.set_num_threads(1)
             for one, other in zip(once(x), expected):
                 self.assertTrue(torch.equal(one, other), cell)
