@@ -391,10 +391,10 @@ static void test_parameters(void **state) {
     const char *name;
     double parameters;
     int64_t layers;
-  } models[] = {{"resnet50", 25557032, 174},   /* 25 M */
-                {"resnet152", 60192808, 514},  /* 58 M */
-                {"vgg16", 169814824, 38},      /* 169 M */
-                {"vgg16-224", 138357544, 38},  /* */
+  } models[] = {{"resnet50", 25557032, 174},  /* 25 M */
+                {"resnet152", 60192808, 514}, /* 58 M */
+                {"vgg16", 169814824, 38},     /* 169 M */
+                {"vgg16-224", 138357544, 38}, /* */
                 {"resnet18", 11689512, 68},
                 {"mobilenetv2", 3504872, 152},
                 {"resnet20", 272474, 72},
