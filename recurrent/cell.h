@@ -56,7 +56,8 @@ typedef struct {
   int32_t threads;      /* with panels: at most so many threads share a step of the block */
   /* tangent and tangent_backward: derivatives along a direction. product_x [steps][b][G·H]: row t - 1 is that of x_t W_ihᵀ +
    * b_ih; product_h: that of h_{t-1} W_hhᵀ (+ b_hh if separate_bias), for `tangent` without the part that comes from h_{t-1}.
-   * Unless `split` they are the same memory, which holds the sum of both. */
+   * Unless `split` they are the same memory, which holds the sum of both. backward, of a cell that has tangents: NULL, or what the
+   * deltas are added to, and the sums then stand in the deltas' places: g_{t-1} = (product_h_t + delta_h_t) W_hh + .. */
   void *product_x, *product_h;
   void *h_tangent, *c_tangent; /* [steps + 1][b][H], of h and of c */
   void *carried; /* [steps + 1][b][S]: row t - 1 is the derivative of the part of g_{t-1} that does not go through W_hh */
@@ -96,6 +97,7 @@ struct bppsa_cell {
   /* product_x, product_h (whole), tangents, h, c, saved, g_1 .. g_T -> in the place of product_x and product_h the derivatives of
    * delta_x and delta_h, where g does not change; of a cell with a diagonal also rows 0 .. steps - 1 of `carried`. */
   bppsa_cell_fn tangent_backward[2];
+  bool tangents_suffice; /* tangent_backward reads the tangents of the states, and not the products, which need not be computed */
   /* Rows [rows][saved·H] of what forward keeps in f32, as f64 numbers of the same values: makes of them what the functions for f64
    * would keep. NULL: they are that already. */
   void (*widen)(int64_t rows, int64_t hidden, double *saved);

@@ -67,11 +67,13 @@ static int64_t largest_parameter(const layer_pass *pass) {
   return (int64_t)most;
 }
 
-/* Visits the pass's arrays in scratch. */
+/* Visits the pass's arrays in scratch. A pass along a direction that walks by scans serves forward and backward passes. It does so
+ * too where the layer's method is speculative. */
 static bppsa_status visit_arrays(const bppsa_layer *layer, layer_pass *pass, bppsa_recurrent_visit visit, int64_t *bytes) {
   recurrent_network *n = &pass->n;
   const bool forward = bppsa_recurrent_serves(n, RECURRENT_FORWARD);
-  BPPSA_TRY(n->backend->visit(n, layer->scans, visit, bytes));
+  const bool along = forward && bppsa_recurrent_serves(n, RECURRENT_BACKWARD) && layer->tangent_plan != NULL;
+  BPPSA_TRY(n->backend->visit(n, layer->scans || along, visit, bytes));
   if (n->config.lengths) { /* packed states; the tape has all steps of all samples, in the caller's order */
     BPPSA_TRY(bppsa_recurrent_visit_tape(n, 0, visit, bytes));
   }
@@ -118,13 +120,17 @@ static bppsa_status check_config(const bppsa_recurrent_config *c) {
   return BPPSA_OK;
 }
 
-/* Plans tangents by the layer's scan, where it has one and its cell has tangents. */
+/* Plans walks along a direction by the layer's scan, where it has one and its cell has tangents. Those of a speculative layer are
+ * linear scans of its chunks. */
 static bppsa_status plan_tangents(bppsa_layer *layer) {
   const recurrent_network *n = layer->network;
-  if (!layer->scans || layer->kind != BPPSA_CPU || n->cell->tangent[n->config.dtype == BPPSA_F64] == NULL) {
+  const bool speculates = n->back.plan.speculative;
+  if (!(layer->scans || speculates) || layer->kind != BPPSA_CPU || n->cell->tangent[n->config.dtype == BPPSA_F64] == NULL) {
     return BPPSA_OK;
   }
-  bppsa_scan_config c = *bppsa_scan_plan_config(n->layers[0].plan);
+  bppsa_scan_config c =
+      layer->scans ? *bppsa_scan_plan_config(n->layers[0].plan) : bppsa_recurrent_scan_config(&n->config, n->cell, 0);
+  c.method = layer->scans ? c.method : bppsa_scan_method_of(BPPSA_SCAN_LINEAR);
   c.affine = c.input = true;
   return bppsa_scan_plan_create(&c, &layer->tangent_plan);
 }
@@ -143,9 +149,8 @@ static bppsa_status make(const bppsa_recurrent_config *config, const bppsa_cell 
   layer->scans = bppsa_recurrent_scans(n);
   BPPSA_TRY(layer->scans ? bppsa_scan_executor_bytes(n->layers[0].plan, device, &layer->scan_bytes) : BPPSA_OK);
   BPPSA_TRY(plan_tangents(layer));
-  const int64_t behind = layer->kind == BPPSA_CUDA ? BPPSA_ALIGNMENT : 0;
-  layer->sizes.states = (n->config.seq_len + 1) * half_bytes(n) + behind;
-  layer->sizes.saved = n->cell->saved > 0 ? n->cell->saved * states_bytes(n) + behind : 0;
+  layer->sizes.states = (n->config.seq_len + 1) * half_bytes(n);
+  layer->sizes.saved = n->cell->saved * states_bytes(n);
   BPPSA_TRY(bppsa_layer_measure(layer, RECURRENT_FORWARD, &layer->sizes.forward));
   return bppsa_layer_measure(layer, RECURRENT_BACKWARD, &layer->sizes.backward);
 }

@@ -37,10 +37,11 @@ bppsa_status bppsa_layer_create(const bppsa_recurrent_config *config, const bpps
                                 bppsa_layer **layer);
 void bppsa_layer_destroy(bppsa_layer *layer);
 
-/* Sizes in bytes. Scratch begins at a multiple of 64 bytes, every other array at a multiple of its numbers' size. */
+/* Sizes in bytes. Scratch begins at a multiple of 64 bytes, every other array at a multiple of its numbers' size. No pass reads or
+ * writes beyond the end of an array or in front of it, on a GPU neither: an array may end where the memory ends. */
 typedef struct {
-  int64_t states;   /* of h, and of c: [T+1][B][H], and on a GPU 64 bytes that may hold anything, because kernels read so far */
-  int64_t saved;    /* likewise [T][B][k·H], what forward keeps beside the states; 0: nothing, and `saved` may be NULL */
+  int64_t states;   /* of h, and of c: [T+1][B][H] */
+  int64_t saved;    /* [T][B][k·H], what forward keeps beside the states; 0: nothing, and `saved` may be NULL */
   int64_t forward;  /* scratch of a forward pass */
   int64_t backward; /* scratch of a backward pass */
 } bppsa_layer_sizes;
@@ -125,7 +126,9 @@ typedef struct {
 /* Bytes of scratch of the two functions below. ERR_MEMORY: they do not fit in 64 bits. */
 bppsa_status bppsa_layer_tangent_bytes(const bppsa_layer *layer, int64_t *tangent, int64_t *backward);
 /* h, c [T+1][B][H]: the tangents of the states, of row 0 too; c of a pair alone. On a CPU it goes with time by the layer's scan, or
- * step by step where the layer's method is BP, linear or speculative, and a scan's executor allocates; on a GPU step by step.
+ * step by step where the layer's method is BP or linear, and a scan's executor allocates; on a GPU step by step. A layer whose
+ * method is speculative takes the chunks of its plan at once on a CPU, and verifies their boundaries with the plan's tolerance,
+ * sample by sample: what it drops there is a difference of the tangents.
  * ERR_UNSUPPORTED: a cell without `tangent`; ERR_ARGUMENT as above, or a tangent of what it lacks; ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_layer_tangent(const bppsa_layer *layer, const bppsa_device *device, const bppsa_layer_inputs *inputs,
                                  const bppsa_layer_tape *tape, const bppsa_layer_tangents *tangents, void *h, void *c,
@@ -134,8 +137,8 @@ bppsa_status bppsa_layer_tangent(const bppsa_layer *layer, const bppsa_device *d
  * `seed` (a Hessian-vector product where the loss is linear in the outputs; double backward). h, c: what bppsa_layer_tangent has
  * computed from the same arguments. With phi = <a, gradients>, whose derivatives double backward wants, `derivatives` with the
  * tangents a and seed_tangents 0 are the gradients of phi in x, h0 and the weights, and bppsa_layer_tangent's h and c those in the
- * seed. It goes back twice by the layer's method. A layer whose method is speculative goes by BP, because passes in chunks of time
- * do not keep the gradients of all states. On a CPU a scan's executor allocates. Errors as above, and ERR_MEMORY. */
+ * seed. It goes back twice by the layer's method; speculatively as above, on a GPU by BP. On a CPU a scan's executor allocates.
+ * Errors as above, and ERR_MEMORY. */
 bppsa_status bppsa_layer_tangent_backward(const bppsa_layer *layer, const bppsa_device *device, const bppsa_layer_inputs *inputs,
                                           const bppsa_layer_tape *tape, const bppsa_layer_tangents *tangents, const void *h,
                                           const void *c, const bppsa_layer_seed *seed, const bppsa_layer_seed *seed_tangents,

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "recurrent/layer_internal.h"
+#include "recurrent/speculate_scan.h"
 #include "recurrent/tangent_internal.h"
 
 static bool is_known(const void *array, bool known) {
@@ -95,9 +96,25 @@ static bppsa_status begin(const bppsa_layer *layer, const bppsa_device *device, 
   return n->backend->tangents->begin(n, a);
 }
 
+/* Makes the executor of walks in chunks of time at once, if the layer is speculative. forward: they go with time. */
+static bppsa_status make_speculative(const bppsa_layer *layer, const bppsa_device *device, bool forward,
+                                     bppsa_scan_executor **executor) {
+  return layer->tangent_plan != NULL
+             ? bppsa_speculative_scan_create(layer->tangent_plan, &layer->network->back.plan, forward, device, executor)
+             : BPPSA_OK;
+}
+
 /* Makes the executor of a walk with time, if the layer's is a scan. */
 static bppsa_status make_scan(const bppsa_layer *layer, const bppsa_device *device, tangent_arrays *a) {
+  if (!layer->scans) {
+    return make_speculative(layer, device, true, &a->scan);
+  }
   return layer->tangent_plan != NULL ? bppsa_scan_executor_create(layer->tangent_plan, device, &a->scan) : BPPSA_OK;
+}
+
+/* That of the two walks of the backward pass. */
+static bppsa_status make_back_scan(const bppsa_layer *layer, const bppsa_device *device, layer_pass *pass) {
+  return layer->scans ? bppsa_layer_make_scan(layer, device, pass) : make_speculative(layer, device, false, &pass->layer.scan);
 }
 
 static void move_states(const recurrent_network *n, const void *h, const void *c, const void *packed_h, const void *packed_c,
@@ -192,7 +209,7 @@ bppsa_status bppsa_layer_tangent_backward(const bppsa_layer *layer, const bppsa_
   BPPSA_TRY(bppsa_layer_check_gradients(layer, seed_tangents, derivatives));
   BPPSA_TRY(begin(layer, device, TANGENT_GRADIENTS, inputs, tape, derivatives, scratch, &pass, &arrays));
   take_states(&pass.n, &arrays.d, h, c);
-  bppsa_status status = bppsa_layer_make_scan(layer, device, &pass);
+  bppsa_status status = make_back_scan(layer, device, &pass);
   status = status == BPPSA_OK ? compute_derivatives(&pass, &arrays, seed, seed_tangents, derivatives) : status;
   bppsa_scan_executor_destroy(pass.layer.scan);
   return status;

@@ -202,14 +202,14 @@ static void sweep_piece(const sweep_pass *p, int64_t at, int64_t steps, bool res
     w.h = s.in_place ? NULL : n->resets.h;
     w.c = s.in_place ? NULL : n->resets.c;
   }
-  if (reset && w.tangent != NULL) {
+  if (reset && p->stops == LAYERS_TANGENT) {
     move_tangents(n, &s, w.tangent, false);
   }
   sweep_window(p, &w, first, samples);
   if (reset) {
     bppsa_resets_end(n, &s);
   }
-  if (reset && w.tangent != NULL && p->function == n->cell->tangent[n->config.dtype == BPPSA_F64]) { /* which writes them */
+  if (reset && p->function == n->cell->tangent[n->config.dtype == BPPSA_F64]) { /* which writes them */
     move_tangents(n, &s, w.tangent, true);
   }
 }

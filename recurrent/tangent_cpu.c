@@ -20,14 +20,16 @@
  *     W_ih: Σ δ̇_x,tᵀ x_t + δ_x,tᵀ ẋ_t       W_hh: Σ δ̇_h,tᵀ h_{t-1} + δ_h,tᵀ ḣ_{t-1}
  *     x_t: δ̇_x,t W_ih + δ_x,t Ẇ_ih          b: Σ δ̇_t          h_0, c_0: ġ_0
  *
- * κ and q need no recurrence: they are products over all steps. Both walks are the layer's own, by BP or by its scan. A layer
- * whose backward pass is speculative walks by BP, because the chunks of a speculative pass do not keep the gradients of all states.
+ * κ and q need no recurrence: they are products over all steps. Both walks are the layer's own, by BP or by its scan. By BP the
+ * second one multiplies κ_h,t + δ_h,t(ġ_t) by W_hh at once. A layer whose backward pass is speculative walks by linear scans of
+ * its chunks at once (recurrent/speculate_scan.h), because its own passes do not keep the gradients of all states.
  *
  * Where a sample begins anew in front of step t, s and ṡ stand for h_{t-1} and ḣ_{t-1}; q_{t-1} is then a part of the
  * derivative of s's gradient and goes nowhere else.
  *
  * With P the FLOPs of the product with W_hh in a forward pass, tangents take 2 P, one of them step by step, and the derivative of
- * the backward pass 8 P, two of them step by step, where forward and backward together take 3 P. Each takes about as many products
+ * the backward pass 7 P by BP, of a cell whose curvature follows from the states' tangents alone 5 P, two of them step by step,
+ * where forward and backward together take 3 P. A scan takes 1 P more beside its own products. Each takes about as many products
  * with W_ih. Terms whose tangents are NULL are left out. */
 #include "recurrent/tangent_cpu.h"
 
@@ -36,9 +38,11 @@
 
 /* ---- sizes ---- */
 
-/* Does b_hh have its own sum? Otherwise it enters that of x W_ihᵀ. */
-static bool bias_apart(const recurrent_network *n) {
-  return n->cell->split && n->cell->separate_bias;
+bool bppsa_tangent_goes_by_runs(const recurrent_network *n, bool scans) {
+  const bppsa_recurrent_config *c = &n->config;
+  const int64_t run = bppsa_layers_run_rows(n);
+  const bppsa_linear of_hh = {c->dtype, 1, c->seq_len * c->batch, c->hidden, tangent_gates(n), c->batch, run, 0};
+  return n->threads == 1 && !scans && !c->lengths && !c->reset_state && run < bppsa_linear_cut_rows(&of_hh).length;
 }
 
 typedef struct {
@@ -57,8 +61,8 @@ static bppsa_status visit_all(const recurrent_network *n, const tangent_array *a
   return BPPSA_OK;
 }
 
-/* steps: so many of products. all: the tangents in front of all steps are needed. */
-static bppsa_status visit_direction(const recurrent_network *n, int64_t steps, bool all, tangent_direction *d,
+/* steps: so many of products at once. fronts: the tangents in front of these steps are needed as rows. */
+static bppsa_status visit_direction(const recurrent_network *n, int64_t steps, bool fronts, tangent_direction *d,
                                     bppsa_recurrent_visit visit, int64_t *bytes) {
   const bppsa_recurrent_config *c = &n->config;
   const int64_t gates = tangent_gates(n);
@@ -71,7 +75,7 @@ static bppsa_status visit_direction(const recurrent_network *n, int64_t steps, b
                                   {c->lengths, c->seq_len, c->batch, c->input, &d->packed_x},
                                   {c->lengths, c->seq_len + 1, c->batch, c->hidden, &d->packed_h},
                                   {c->lengths && pair, c->seq_len + 1, c->batch, c->hidden, &d->packed_c},
-                                  {all && (c->resets || c->lengths), c->seq_len, c->batch, c->hidden, &d->before}};
+                                  {fronts && (c->resets || c->lengths), steps, c->batch, c->hidden, &d->before}};
   return visit_all(n, arrays, sizeof arrays / sizeof *arrays, visit, bytes);
 }
 
@@ -80,24 +84,28 @@ static bppsa_status visit_pass(const recurrent_network *n, tangent_kind kind, bo
   const bppsa_recurrent_config *c = &n->config;
   const int64_t hidden = c->hidden, gates = tangent_gates(n), steps = c->seq_len, state = bppsa_recurrent_state_size(n);
   const bool pair = n->cell->pair, lengths = c->lengths, resets = c->resets;
-  const bool gradients = kind == TANGENT_GRADIENTS, twice = kind == TANGENT_TWICE, all = gradients || twice || scans;
-  const int64_t window = bppsa_layers_window_steps(n), some = all || window > steps ? steps : window;
+  const bool gradients = kind == TANGENT_GRADIENTS, twice = kind == TANGENT_TWICE;
+  const bool runs = gradients && bppsa_tangent_goes_by_runs(n, scans), all = (gradients && !runs) || twice || scans;
+  const int64_t window = runs ? bppsa_layers_run_rows(n) / c->batch : bppsa_layers_window_steps(n),
+                some = all || window > steps ? steps : window;
   const tangent_array arrays[] = {{true, 1, hidden, gates, &a->own_hh},
                                   {resets, 2, c->batch, hidden, &a->copies[0]},
                                   {resets && pair, 2, c->batch, hidden, &a->copies[1]},
-                                  {resets && kind == TANGENT_STATES, some, c->batch, hidden, &a->before},
-                                  {all, steps + 1, c->batch, state, &a->g},
+                                  {resets && (kind == TANGENT_STATES || runs), some, c->batch, hidden, &a->before},
+                                  {all || runs, steps + 1, c->batch, state, &a->g},
                                   {gradients, 1, gates, c->input, &a->of_w_ih},
                                   {gradients, 1, gates, hidden, &a->of_w_hh},
                                   {gradients, 1, gates, 1, &a->of_bias},
                                   {twice && pair, steps, c->batch, gates, &a->spare},
-                                  {twice, steps + 1, c->batch, state, &a->carried},
+                                  {twice || runs, some + 1, c->batch, state, &a->carried},
                                   {twice && pair && (resets || lengths), steps, c->batch, hidden, &a->before_cells},
                                   {twice && lengths, steps + 1, c->batch, hidden, &a->packed_h},
                                   {twice && lengths && pair, steps + 1, c->batch, hidden, &a->packed_c}};
   BPPSA_TRY(visit_direction(n, some, gradients || twice, &a->d, visit, bytes));
   BPPSA_TRY(twice ? visit_direction(n, steps, true, &a->e, visit, bytes) : BPPSA_OK);
   BPPSA_TRY(visit_all(n, arrays, sizeof arrays / sizeof *arrays, visit, bytes));
+  BPPSA_TRY(runs ? visit(&a->sums, bppsa_layers_sums_bytes(n, false), bytes) : BPPSA_OK);
+  BPPSA_TRY(runs ? visit(&a->hidden_sums, bppsa_layers_sums_bytes(n, true), bytes) : BPPSA_OK);
   return gradients ? visit((void **)&a->of_reset, state * (int64_t)sizeof(double), bytes) : BPPSA_OK;
 }
 
@@ -107,21 +115,14 @@ static void *at(const recurrent_network *n, const void *base, int64_t reals) {
   return bppsa_recurrent_offset(n, base, reals);
 }
 
-/* The row of the states in front of a stretch's first step. */
-static int64_t front_row(const recurrent_network *n, const recurrent_stretch *s) {
-  return n->batch - s->samples + s->row;
-}
-
 /* Steps first .. first + steps - 1 of a stretch. */
 static recurrent_stretch part_of(const recurrent_stretch *s, int64_t first, int64_t steps) {
   return (recurrent_stretch){
       .first = s->first + first, .steps = steps, .samples = s->samples, .row = s->row + first * s->samples};
 }
 
-/* Calls `visit` for each sample that begins anew in front of a step of the stretch, step 0 too if `zeroth`. row: the number of the
- * step's row of the sample among the stretch's rows. */
-typedef void (*reset_visit)(const recurrent_network *n, void *context, int64_t row);
-static void each_reset(const recurrent_network *n, const recurrent_stretch *s, bool zeroth, reset_visit visit, void *context) {
+void bppsa_tangent_each_reset(const recurrent_network *n, const recurrent_stretch *s, bool zeroth, tangent_reset_visit visit,
+                              void *context) {
   for (int64_t t = 0; n->resets.active && t < s->steps; ++t) {
     const int64_t step = s->first + t;
     for (int64_t i = 0; n->resets.any[step] && (step > 0 || zeroth) && i < s->samples; ++i) {
@@ -142,18 +143,16 @@ static void replace_row(const recurrent_network *n, void *context, int64_t row) 
   layers_put_row(n, r->by, n->config.hidden, at(n, r->rows, row * n->config.hidden));
 }
 
-/* The states [H] in front of the steps of a stretch: rows of `states`, or a copy in `room` where samples begin anew. by: the state
- * from which they do. */
-static const void *before_steps(const recurrent_network *n, const recurrent_stretch *s, const void *states, const void *by,
-                                void *room) {
+const void *bppsa_tangent_before_steps(const recurrent_network *n, const recurrent_stretch *s, const void *states, const void *by,
+                                       void *room) {
   const int64_t hidden = n->config.hidden;
-  const void *rows = at(n, states, front_row(n, s) * hidden);
+  const void *rows = at(n, states, tangent_front_row(n, s) * hidden);
   if (!n->resets.active || bppsa_resets_find(n, 0, s->first, s->first + s->steps, n->batch - s->samples, s->samples, false) < 0) {
     return rows;
   }
   memcpy(room, rows, (size_t)(s->steps * s->samples * hidden * layers_size_of(n)));
   replaced r = {by, room};
-  each_reset(n, s, false, replace_row, &r);
+  bppsa_tangent_each_reset(n, s, false, replace_row, &r);
   return room;
 }
 
@@ -178,8 +177,8 @@ void bppsa_tangent_prepare(recurrent_network *n, tangent_direction *d) {
       const bppsa_view view = bppsa_view_make((void *)(uintptr_t)given[k], n->config.dtype, 1, &gates);
       of[k] = given[k] != NULL ? bppsa_view_get(&view, i) : 0;
     }
-    bppsa_view_set(&bias, i, of[0] + (bias_apart(n) ? 0 : of[1]));
-    bppsa_view_set(&bias, gates + i, bias_apart(n) ? of[1] : 0);
+    bppsa_view_set(&bias, i, of[0] + (tangent_bias_apart(n) ? 0 : of[1]));
+    bppsa_view_set(&bias, gates + i, tangent_bias_apart(n) ? of[1] : 0);
   }
 }
 
@@ -190,6 +189,12 @@ void bppsa_tangent_prepare_own(recurrent_network *n, const tangent_arrays *a) {
   }
   bppsa_layers_prepare_input(n, 0, false);
   transpose(n, n->config.hidden, bppsa_recurrent_parameter(n, 0, W_HH)->value.data, a->own_hh);
+}
+
+void bppsa_tangent_prepare_products(recurrent_network *n, tangent_arrays *a) {
+  bppsa_layers_prepare_input(n, 0, false);
+  transpose(n, n->config.hidden, bppsa_recurrent_parameter(n, 0, W_HH)->value.data, a->own_hh);
+  bppsa_tangent_prepare(n, &a->d);
 }
 
 /* Writes the same row to many rows. */
@@ -278,7 +283,7 @@ static bppsa_status walk_forward(recurrent_network *n, tangent_arrays *a) {
     const int64_t steps = scans ? s.steps : bppsa_layers_window_steps(n);
     for (int64_t first = 0; first < s.steps; first += steps) {
       const recurrent_stretch part = part_of(&s, first, s.steps - first < steps ? s.steps - first : steps);
-      const void *before = before_steps(n, &part, n->layers[0].h, bppsa_reset_state_of(n, 0), a->before);
+      const void *before = bppsa_tangent_before_steps(n, &part, n->layers[0].h, bppsa_reset_state_of(n, 0), a->before);
       const layers_tangent tangent = bppsa_tangent_window(n, a, d, scans ? part.row : 0);
       bppsa_tangent_products(n, d, &part, before, tangent.product_x, tangent.product_h);
       const layers_window w = {
@@ -291,210 +296,20 @@ static bppsa_status walk_forward(recurrent_network *n, tangent_arrays *a) {
   return scans ? bppsa_tangent_walk(n, a, d, false) : BPPSA_OK;
 }
 
-/* ---- the derivative of the backward pass ---- */
+/* ---- the states in front of all steps ---- */
 
 const void *bppsa_tangent_before_all(const recurrent_network *n, const void *states, const void *by, void *room) {
   if (!bppsa_ragged_packed(n)) {
     const recurrent_stretch all = bppsa_ragged_stretch(n, 0);
-    return before_steps(n, &all, states, by, room);
+    return bppsa_tangent_before_steps(n, &all, states, by, room);
   }
   bppsa_ragged_shift(n, states, n->config.hidden, room);
   for (int64_t k = 0; k < bppsa_ragged_stretches(n); ++k) {
     const recurrent_stretch s = bppsa_ragged_stretch(n, k);
     replaced r = {by, at(n, room, s.row * n->config.hidden)};
-    each_reset(n, &s, false, replace_row, &r);
+    bppsa_tangent_each_reset(n, &s, false, replace_row, &r);
   }
   return room;
-}
-
-void bppsa_tangent_of_deltas(const recurrent_network *n, const tangent_arrays *a, const tangent_direction *d, void *carried) {
-  const int64_t size = bppsa_recurrent_state_size(n);
-  memset(carried, 0, (size_t)((n->batch + bppsa_ragged_rows(n)) * size * layers_size_of(n)));
-  for (int64_t k = 0; k < bppsa_ragged_stretches(n); ++k) {
-    const recurrent_stretch s = bppsa_ragged_stretch(n, k);
-    layers_tangent tangent = bppsa_tangent_window(n, a, d, s.row);
-    tangent.carried = at(n, carried, front_row(n, &s) * size);
-    const layers_window w = {.first = s.first,
-                             .row = s.row,
-                             .steps = s.steps,
-                             .samples = s.samples,
-                             .g = at(n, n->g, front_row(n, &s) * size),
-                             .tangent = &tangent};
-    bppsa_layers_sweep(n, n->cell->tangent_backward, 0, &w, false);
-  }
-}
-
-typedef struct {
-  void *rows;  /* of q */
-  double *sum; /* [S] */
-} stopped;
-
-static void stop_row(const recurrent_network *n, void *context, int64_t row) {
-  const stopped *s = context;
-  const int64_t size = bppsa_recurrent_state_size(n);
-  void *q = at(n, s->rows, row * size);
-  const bppsa_view view = bppsa_view_make(q, n->config.dtype, 1, &size);
-  for (int64_t i = 0; i < size; ++i) {
-    s->sum[i] += bppsa_view_get(&view, i);
-  }
-  layers_put_row(n, NULL, size, q);
-}
-
-/* Completes q of all steps, in a->g: what goes through W_hh, and what goes nowhere. delta_h: of the first walk. */
-static void complete_carried(const recurrent_network *n, const tangent_arrays *a, const void *delta_h) {
-  const int64_t size = bppsa_recurrent_state_size(n), gates = tangent_gates(n);
-  const void *w_hh = bppsa_recurrent_parameter(n, 0, W_HH)->value.data;
-  for (int64_t i = 0; i < size; ++i) {
-    a->of_reset[i] = 0;
-  }
-  for (int64_t k = 0; k < bppsa_ragged_stretches(n); ++k) {
-    const recurrent_stretch s = bppsa_ragged_stretch(n, k);
-    const bppsa_linear l = layers_linear(n, s.steps * s.samples, gates, n->config.hidden);
-    void *rows = at(n, a->g, front_row(n, &s) * size);
-    bppsa_linear_add(&l, at(n, n->cell->split ? a->d.product_h : a->d.product_x, s.row * gates), w_hh, rows, size);
-    if (a->d.along.w_hh != NULL) {
-      bppsa_linear_add(&l, at(n, delta_h, s.row * gates), a->d.along.w_hh, rows, size);
-    }
-    stopped stop = {rows, a->of_reset};
-    each_reset(n, &s, true, stop_row, &stop);
-  }
-}
-
-/* dw [G·H][in] = Σ deltaᵀ x over all rows, and db; NULL: not wanted. */
-static void sum_rows(const recurrent_network *n, int64_t in, const void *delta, const void *x, void *dw, void *db, void *sums) {
-  const bppsa_linear l = layers_linear(n, bppsa_ragged_rows(n), in, tangent_gates(n));
-  bppsa_linear_weight_gradient(&l, delta, x, dw, db, sums);
-}
-
-static const void *delta_h_of(const recurrent_network *n) {
-  return n->cell->split ? n->delta_h : n->pre;
-}
-
-/* Where the rows of the input's derivatives are computed. */
-static void *rows_of_x(const recurrent_network *n, const bppsa_layer_gradients *to) {
-  return to->x != NULL && n->ragged.active ? n->ragged.packed : to->x;
-}
-
-/* One walk of BP or of the layer's scan: the deltas and the gradients of all states, packed. */
-static bppsa_status walk(recurrent_network *n) {
-  BPPSA_TRY(bppsa_layers_sweep_back(n, 0));
-  if (n->ragged.active && n->layers[0].scan != NULL) {
-    bppsa_ragged_gather(n, bppsa_recurrent_state_size(n), n->g);
-  }
-  return BPPSA_OK;
-}
-
-static bppsa_status first_walk(recurrent_network *n, tangent_arrays *a, const bppsa_layer_gradients *to) {
-  const int64_t rows = bppsa_ragged_rows(n), hidden = n->config.hidden, gates = tangent_gates(n);
-  const bppsa_layer_tangents *along = &a->d.along;
-  const void *before = a->fronts = bppsa_tangent_before_all(n, n->layers[0].h, bppsa_reset_state_of(n, 0), n->before);
-  bppsa_reset_state_begin(n);
-  BPPSA_TRY(walk(n));
-  bppsa_layers_prepare_input(n, 0, false);
-  transpose(n, hidden, bppsa_recurrent_parameter(n, 0, W_HH)->value.data, a->own_hh);
-  bppsa_tangent_prepare(n, &a->d);
-  const void *before_tangent = bppsa_tangent_whole_products(n, a, &a->d, before);
-  bppsa_tangent_of_deltas(n, a, &a->d, a->g); /* and ė ∘ g in a->g */
-  complete_carried(n, a, delta_h_of(n));
-  if (to->w_ih != NULL && along->x != NULL) {
-    sum_rows(n, n->config.input, n->pre, along->x, a->of_w_ih, NULL, n->sums);
-  }
-  if (to->w_hh != NULL) {
-    sum_rows(n, hidden, delta_h_of(n), before_tangent, a->of_w_hh, NULL, n->hidden_sums);
-  }
-  if (to->x != NULL && along->w_ih != NULL) {
-    const bppsa_linear l = layers_linear(n, rows, n->config.input, gates);
-    bppsa_linear_input_gradient(&l, n->pre, along->w_ih, rows_of_x(n, to));
-  }
-  return BPPSA_OK;
-}
-
-typedef struct {
-  const recurrent_network *n;
-  const void *from;
-  void *to;
-} addition;
-
-static void add_some(const void *context, int32_t worker, int64_t first, int64_t end) {
-  const addition *s = context;
-  const unsigned mode = bppsa_flush_begin();
-  (void)worker;
-  bppsa_back_add(s->n, end - first, at(s->n, s->from, first), at(s->n, s->to, first));
-  bppsa_flush_end(mode);
-}
-
-/* to += from */
-static void add(const recurrent_network *n, int64_t count, const void *from, void *to) {
-  const addition sum = {n, from, to};
-  bppsa_parallel_for(n->threads, count, bppsa_loop_work((double)count, 3.0 * (double)(count * layers_size_of(n))), add_some,
-                     &sum);
-}
-
-/* The derivatives of the weight gradients from the complete δ̇, in product_x and product_h. */
-static void finish_weights(recurrent_network *n, tangent_arrays *a, const bppsa_layer_gradients *to) {
-  const int64_t hidden = n->config.hidden, input = n->config.input, gates = tangent_gates(n);
-  const bool own = bias_apart(n);
-  void *b_ih = to->b_ih != NULL ? to->b_ih : a->of_bias;
-  const bool biases = to->b_ih != NULL || (to->b_hh != NULL && !own);
-  if (to->w_ih != NULL || biases) {
-    const bool second = to->w_ih != NULL && a->d.along.x != NULL;
-    sum_rows(n, input, a->d.product_x, bppsa_layers_input_of(n, 0), to->w_ih != NULL ? to->w_ih : a->of_w_ih,
-             biases ? b_ih : NULL, n->sums);
-    add(n, second ? gates * input : 0, a->of_w_ih, to->w_ih);
-  }
-  if (to->b_hh != NULL && !own) {
-    memcpy(to->b_hh, b_ih, (size_t)(gates * layers_size_of(n)));
-  }
-  if (to->w_hh != NULL || (to->b_hh != NULL && own)) {
-    void *w_hh = to->w_hh != NULL ? to->w_hh : a->own_hh; /* room that is not needed any more */
-    sum_rows(n, hidden, n->cell->split ? a->d.product_h : a->d.product_x, a->fronts, w_hh, own ? to->b_hh : NULL, n->hidden_sums);
-    add(n, to->w_hh != NULL ? gates * hidden : 0, a->of_w_hh, to->w_hh);
-  }
-}
-
-/* The derivatives of the gradients of h0 and c0: the first rows of n->g, sorted by length. */
-static void copy_first(const recurrent_network *n, const bppsa_layer_gradients *to) {
-  const int64_t hidden = n->config.hidden, size = bppsa_recurrent_state_size(n);
-  void *const halves[] = {to->h0, to->c0};
-  for (int64_t half = 0; half < 2; ++half) {
-    for (int64_t place = 0; halves[half] != NULL && place < n->batch; ++place) {
-      layers_put_row(n, at(n, n->g, place * size + half * hidden), hidden,
-                     at(n, halves[half], bppsa_ragged_sample(n, place) * hidden));
-    }
-  }
-}
-
-static bppsa_status second_walk(recurrent_network *n, tangent_arrays *a, const bppsa_layer_gradients *to) {
-  const int64_t rows = bppsa_ragged_rows(n), gates = tangent_gates(n), size = bppsa_recurrent_state_size(n);
-  add(n, (n->batch + rows) * size, a->g, n->g);
-  bppsa_reset_state_begin(n);
-  BPPSA_TRY(walk(n));
-  bppsa_reset_state_finish(n, 0);
-  add(n, rows * gates, n->pre, a->d.product_x);
-  if (n->cell->split) {
-    add(n, rows * gates, n->delta_h, a->d.product_h);
-  }
-  finish_weights(n, a, to);
-  const bppsa_view *reset = n->config.reset_state ? &n->base.parameters[0].gradient : NULL;
-  for (int64_t i = 0; reset != NULL && i < size; ++i) {
-    bppsa_view_set(reset, i, bppsa_view_get(reset, i) + a->of_reset[i]);
-  }
-  if (to->x != NULL) {
-    const bppsa_linear back = layers_linear(n, rows, n->config.input, gates), add_back = layers_linear(n, rows, gates, back.in);
-    const void *w_ih = bppsa_recurrent_parameter(n, 0, W_IH)->value.data;
-    void *x = rows_of_x(n, to);
-    if (a->d.along.w_ih != NULL) {
-      bppsa_linear_add(&add_back, a->d.product_x, w_ih, x, back.in);
-    } else {
-      bppsa_linear_input_gradient(&back, a->d.product_x, w_ih, x);
-    }
-    if (n->ragged.active) {
-      bppsa_ragged_unpack(n, x, back.in, to->x);
-    }
-  }
-  bppsa_layers_clear_cuts(n, 0);
-  copy_first(n, to);
-  return BPPSA_OK;
 }
 
 /* ---- inputs ---- */
@@ -519,6 +334,6 @@ static bppsa_status begin_pass(recurrent_network *n, tangent_arrays *a) {
 const struct recurrent_tangents bppsa_tangents_cpu = {.visit = visit_pass,
                                                       .begin = begin_pass,
                                                       .forward = walk_forward,
-                                                      .first_walk = first_walk,
-                                                      .second_walk = second_walk,
+                                                      .first_walk = bppsa_tangent_first_walk,
+                                                      .second_walk = bppsa_tangent_second_walk,
                                                       .twice = bppsa_tangent_twice};

@@ -31,15 +31,16 @@ typedef struct tangent_arrays {
   void *copies[2];        /* layers_tangent */
   void *before;           /* with resets: the states h in front of a window's steps */
   /* what follows is of some kinds alone */
-  const void *fronts;      /* [T][B][H]: the states h in front of all steps */
-  void *g;                 /* [T+1][B][S]: what enters the second walk, or is added to the tangents of every step */
-  void *of_w_ih, *of_w_hh; /* parts of the derivatives of the weight gradients, or room for those that nobody wants */
-  void *of_bias;           /* likewise [G·H] */
-  double *of_reset;        /* [S] */
-  void *spare;             /* of a pair: the products of direction d once more */
-  void *carried;           /* [T+1][B][S] */
-  void *before_cells;      /* [T][B][H]: of a pair, the tangents of c in front of all steps, in direction e */
-  void *h, *c;             /* of TANGENT_TWICE: the results */
+  const void *fronts;       /* [T][B][H]: the states h in front of all steps */
+  void *g;                  /* [T+1][B][S]: what enters the second walk, or is added to the tangents of every step */
+  void *of_w_ih, *of_w_hh;  /* parts of the derivatives of the weight gradients, or room for those that nobody wants */
+  void *of_bias;            /* likewise [G·H] */
+  double *of_reset;         /* [S] */
+  void *spare;              /* of a pair: the products of direction d once more */
+  void *carried;            /* [T+1][B][S], or of a run */
+  void *sums, *hidden_sums; /* of a pass by runs: parts of weight gradients, from the first deltas */
+  void *before_cells;       /* [T][B][H]: of a pair, the tangents of c in front of all steps, in direction e */
+  void *h, *c;              /* of TANGENT_TWICE: the results */
   void *packed_h, *packed_c;
   bppsa_scan_executor *scan; /* of the walk with time; NULL: it goes step by step */
   void *delta_x, *delta_h;   /* on a GPU: [T][B][G·H], the deltas of a walk */

@@ -24,6 +24,7 @@ const bppsa_cell bppsa_rnn_cell = {
     .deltas = {deltas_f32, deltas_f64},
     .tangent = {tangent_f32, tangent_f64},
     .tangent_backward = {tangent_backward_f32, tangent_backward_f64},
+    .tangents_suffice = true,
     .cuda = bppsa_rnn_cuda,
     .step = &bppsa_rnn_step,
     .takes_panels = true,

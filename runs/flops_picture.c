@@ -14,7 +14,7 @@ enum { LEFT_MARGIN = 24, BAR_ROOM = 620, ROW = 17, HEAD = 74, NAME_WIDTH = 22 };
 
 /* ---- steps ---- */
 
-enum { STRIP = 120, STRIP_HEAD = 30, STRIPS = 2 * (STRIP + STRIP_HEAD) };
+enum { STRIP = 120, STRIP_HEAD = 30, STRIPS = 2 * (STRIP + STRIP_HEAD) + 20 };
 static const char text_colour[] = "#222222", grey[] = "#555555", rule[] = "#e6e6e6", product_colour[] = "#2166ac",
                   vector_colour[] = "#b35806", critical_colour[] = "#d7191c", bp_colour[] = "#4d9221";
 
@@ -172,20 +172,21 @@ static double name_width(const bppsa_flops *net) {
   return 6.3 * (double)width;
 }
 
-/* The title: what training takes; with a scan also the FLOPs between layers. */
+/* The title: what training takes; below it, with a scan, the FLOPs between layers. */
 static void draw_title(const bppsa_flops *net, double dense, double pruned, bppsa_canvas *canvas) {
-  char title[400], flops[5][BPPSA_SI_TEXT], scan[200] = "";
-  if (net->plan != NULL) {
-    snprintf(scan, sizeof scan, "; between layers: BP %s, the scan %s%s, its critical path %s",
-             bppsa_text_si(net->bp.gradients, "FLOP", flops[0], BPPSA_SI_TEXT), net->totals.flops_error > 0 ? "about " : "",
-             bppsa_text_si(net->work.gradients, "", flops[1], BPPSA_SI_TEXT),
-             bppsa_text_si(net->work.critical, "", flops[2], BPPSA_SI_TEXT));
-  }
-  bppsa_print(title, sizeof title, "%.120s: FLOPs of training a sample, convolutions and linear operators: %s dense, %s %s%s",
-              net->request.network, bppsa_text_si(dense, "FLOP", flops[3], BPPSA_SI_TEXT),
-              bppsa_text_si(pruned, "FLOP", flops[4], BPPSA_SI_TEXT), net->pruned ? "pruned" : "without padding", scan);
+  char title[300], scan[200], flops[3][BPPSA_SI_TEXT];
+  bppsa_print(title, sizeof title, "%.120s: FLOPs of training a sample, convolutions and linear operators: %s dense, %s %s",
+              net->request.network, bppsa_text_si(dense, "FLOP", flops[0], BPPSA_SI_TEXT),
+              bppsa_text_si(pruned, "FLOP", flops[1], BPPSA_SI_TEXT), net->pruned ? "pruned" : "without padding");
   bppsa_canvas_begin(canvas, title);
-  bppsa_canvas_words(canvas, 16, 22, -1, net->plan != NULL ? 12 : 14, text_colour, title);
+  bppsa_canvas_words(canvas, 16, 22, -1, 14, text_colour, title);
+  if (net->plan != NULL) {
+    snprintf(scan, sizeof scan, "gradients between layers: BP %s, the scan %s%s, its critical path %s",
+             bppsa_text_si(net->bp.gradients, "FLOP", flops[0], BPPSA_SI_TEXT), net->totals.flops_error > 0 ? "about " : "",
+             bppsa_text_si(net->work.gradients, "FLOP", flops[1], BPPSA_SI_TEXT),
+             bppsa_text_si(net->work.critical, "FLOP", flops[2], BPPSA_SI_TEXT));
+    bppsa_canvas_words(canvas, 16, 42, -1, 12, grey, scan);
+  }
 }
 
 void bppsa_flops_picture(const bppsa_flops *net, bppsa_text *drawing) {
@@ -204,7 +205,7 @@ void bppsa_flops_picture(const bppsa_flops *net, bppsa_text *drawing) {
   bppsa_canvas canvas = {.text = drawing, .width = left + BAR_ROOM + 130, .height = HEAD + strips + ROW * (double)rows + 14};
   draw_title(net, dense, pruned, &canvas);
   if (net->plan != NULL) {
-    draw_steps(net, &canvas, left, 30);
+    draw_steps(net, &canvas, left, 50);
   }
   draw_legend(&canvas, net, left, 46 + strips);
   double y = HEAD + strips;

@@ -137,25 +137,6 @@ def results_of(cell: str, tape: bool, cells: bool, mark: bool) -> str:
 
 # ---- a pass with numbers ----
 
-_PADDING = 64  # bytes behind states on a GPU, because kernels read so far
-
-
-def _empty(x: Tensor, shape: Sequence[int]) -> Tensor:
-    """Room for a result, in the memory of x."""
-    if not x.is_cuda:
-        return x.new_empty(shape)
-    count = 1
-    for extent in shape:
-        count *= extent
-    return x.new_empty(count + _PADDING // x.element_size())[:count].view(shape)
-
-
-def _padded(array: Tensor) -> Tensor:
-    """The states, with memory behind them where kernels read beyond their end."""
-    room = array.untyped_storage().nbytes() - (array.storage_offset() + array.numel()) * array.element_size()
-    return array if room >= _PADDING else _empty(array, array.shape).copy_(array)
-
-
 def _readable(call: Call, name: str, array: Tensor, shape: tuple[int, ...], x: Tensor) -> Tensor:
     """The array, contiguous, if the library can read it. Lengths are on the CPU."""
     dtype = _BYTES.get(name, x.dtype)
@@ -167,7 +148,7 @@ def _readable(call: Call, name: str, array: Tensor, shape: tuple[int, ...], x: T
     array = array if _tensors.is_dense(array) else _tensors.dense(array)
     if name == "lengths" and x.is_cuda and array.is_pinned():
         array = array.clone()  # CUDA reads other memory before a call returns
-    return _padded(array) if array.is_cuda and name in KEPT else array
+    return array
 
 
 def _key(call: Call, named: Named, sizes: Sizes) -> tuple[Any, ...]:
@@ -271,7 +252,7 @@ def _results(call: Call, made: Named, x: Tensor, lengths: Tensor | None, sequent
 
 def _compute(call: Call, named: Named, sizes: Sizes) -> list[Tensor]:
     x = named["x"]
-    made = {name: x.new_empty(sizes.of(name)) if name == "y" else _empty(x, sizes.of(name)) for name in _made(call)}
+    made = {name: x.new_empty(sizes.of(name)) for name in _made(call)}
     flops = _flops(call, sizes)
     if flops > _tensors.LONG:  # such a pass goes on behind Ctrl-C: aliases keep the memory, whatever `x.data = ..` does meanwhile
         named = {name: array.detach() for name, array in named.items()}

@@ -3,6 +3,8 @@
 #ifndef BPPSA_RECURRENT_GPU_CHUNK_TRANSITION_CUH
 #define BPPSA_RECURRENT_GPU_CHUNK_TRANSITION_CUH
 
+#include <limits.h>
+
 #include "core/base/cut.h"
 #include "core/compute/launch.cuh"
 #include "recurrent/gpu/cell_cuda.cuh"
@@ -42,7 +44,8 @@ __device__ __forceinline__ void transition_clear(int count, int reals, real *x, 
  * compute its factors, from what was loaded a step earlier. If the cell has one matrix and no diagonal, all lanes read W's rows at
  * the same time, and scale by the factors what they multiply. Otherwise (MADE) the item's threads also make its Jacobian, H numbers
  * a row for K H multiply-adds, which saves K - 1 of K products with the rows. A thread loads MINE units; those beyond H are memory
- * behind the row, which also belongs to the layer, and are not used. shared: see SHARED. */
+ * behind the step's row, which also belongs to the layer, and are not used. Where the array may end there (careful_links) unit 0
+ * is loaded in their places. shared: see SHARED. */
 template <typename real, template <typename> class cell, int HP, int V> struct transition_shape {
   enum {
     K = cell<real>::MATRICES,
@@ -173,6 +176,16 @@ __device__ __forceinline__ void transition_make(const cell<real> *mine, const re
   }
 }
 
+/* Loads the units of a thread. CAREFUL: in the place of units beyond H it loads unit 0. */
+template <bool CAREFUL, typename real, template <typename> class cell, int HP, int V>
+__device__ __forceinline__ void transition_load(const unit_place<real, cell> &at, int group, int hidden, cell<real> *mine) {
+  typedef transition_shape<real, cell, HP, V> shape;
+  BPPSA_UNROLL
+  for (int i = 0; i < shape::MINE; ++i) {
+    mine[i] = cell<real>::load(at, CAREFUL && group + i * shape::GROUPS >= hidden ? -group : i * shape::GROUPS);
+  }
+}
+
 /* Writes the finished products of a warp's items. w: the block's shared memory; e, norms: of the thread's rows. */
 template <typename real, template <typename> class cell, int HP, int V>
 __device__ __forceinline__ void transition_store(const chunk_arrays<real> &s, int64_t hidden, int64_t items, int64_t item,
@@ -238,6 +251,13 @@ template <typename real, int HP, typename shape> struct transition_item {
   __device__ __forceinline__ int64_t past(const layer_arrays<real> &c) const {
     return ((start - 1) * c.batch + b) * c.hidden + group;
   }
+  /* Units beyond H are less than 2 HP numbers behind the row of their step. In how many links, from the first one on, may that be
+   * behind the array? A link loads the step in front of its own, and behind the last link the last step in vain. */
+  __device__ __forceinline__ int careful_links(const layer_arrays<real> &c) const {
+    const int64_t free = c.steps - 2 * HP,
+                  last = start - (count > 1 ? count : 1); /* rows in front of `free` have rows behind them */
+    return last >= free ? INT_MAX : start - 1 > free ? (int)(start - 1 - free) : 0;
+  }
 };
 
 template <typename real, template <typename> class cell, int HP, int V>
@@ -256,10 +276,8 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_transition(laye
   cell<real> mine[shape::MINE] = {};
   unit_place<real, cell> at(c, own.past(c), group);
   transition_clear(count, HP * V, x, e, norms);
-  BPPSA_UNROLL
-  for (int i = 0; i < shape::MINE; ++i) {
-    mine[i] = cell<real>::load(at, i * shape::GROUPS);
-  }
+  transition_load<true, real, cell, HP, V>(at, group, (int)hidden, mine);
+  const int careful = own.careful_links(c);
   __syncthreads();
   for (int link = 0; link < own.longest; ++link) {
     const bool works = own.active && link < count;
@@ -274,9 +292,10 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_transition(laye
     if (link + 1 < count) {
       at.back();
     }
-    BPPSA_UNROLL
-    for (int i = 0; i < shape::MINE; ++i) { /* after the last link in vain: a condition would wait for what it loads */
-      mine[i] = cell<real>::load(at, i * shape::GROUPS);
+    if (link < careful) { /* after the last link in vain: a condition would wait for what it loads */
+      transition_load<true, real, cell, HP, V>(at, group, (int)hidden, mine);
+    } else {
+      transition_load<false, real, cell, HP, V>(at, group, (int)hidden, mine);
     }
     if (works) {
       const real *matrix = shape::MADE ? d : w;

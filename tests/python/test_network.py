@@ -306,6 +306,8 @@ class Tables(unittest.TestCase):
         model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 3))
         table = bppsa.torch.flops(model, torch.ones(1, 2, 6, 6), up_levels=2)
         self.assertEqual(table.scan["totals"]["bp_flops"], sum(row["to_input_pruned"] for row in table.rows[:-1]))
+        self.assertFalse(table.scan["estimated"])
+        self.assertIn("FLOPs of each step of the scan", table.svg())  # the picture that the command draws
         self.assertGreater(table.scan["totals"]["mm"], 0)
         with self.assertRaisesRegex(bppsa.RequestError, "the memory limit is 1024"):
             bppsa.torch.flops(model, torch.ones(1, 2, 6, 6), up_levels=2, memory_limit="1K")

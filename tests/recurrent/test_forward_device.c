@@ -689,11 +689,11 @@ static course_run run_course(const course *c, int64_t hidden, double slow, int64
   return run;
 }
 
-/* Widths of a warp, and of a block or, on a GPU without clusters, the kernels for any width. */
+/* Widths of a warp, of a block, and of what needs a cluster or, on a GPU without them, the kernels for any width. */
 static const struct {
   int64_t hidden;
   bool any;
-} course_widths[] = {{3, false}, {40, false}, {40, true}};
+} course_widths[] = {{3, false}, {40, false}, {130, true}};
 
 /* The distance is within the tolerance when the course comes to an unstable state, near which it becomes 200 times as large. A mend
  * that stopped there would leave errors of 200 times three roundings; no more than one rounding may grow. */

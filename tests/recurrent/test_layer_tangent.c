@@ -223,15 +223,29 @@ static void expect_same(const tangent_problem *p, const results *a, const result
   }
 }
 
+/* A layer whose two walks back go run by run on one thread, and one behind the other on several. */
+static void make_long(layer_dice *d, const bppsa_cell *cell, bppsa_recurrent_config *c) {
+  c->method = tangent_methods[0];
+  c->speculation.chunks = 0;
+  c->lengths = c->reset_state = false;
+  c->batch = 1 << layer_roll(d, 1, 3);
+  c->seq_len = 64 * layer_roll(d, 2, 3) / c->batch; /* a part of the weight gradients has 64 rows, and a run about 50 */
+  c->hidden = cell->gates > 1 ? layer_roll(d, 22, 26) : layer_roll(d, 64, 68);
+}
+
 /* The same with 1 to 4 threads, with another point's passes in between, with the same layer. */
 static void test_bits(void **state) {
   (void)state;
   for (uint64_t seed = 0; seed < 60; ++seed) {
+    const bool is_long = seed % 4 == 3;
     layer_dice d = {2000000 + seed};
     const bppsa_cell *cell = layer_cells[seed % LAYER_CELLS];
     bppsa_recurrent_config c = tangent_draw_config(&d, cell, seed / LAYER_CELLS % 2 ? BPPSA_F32 : BPPSA_F64);
     c.batch = layer_roll(&d, 1, 40); /* several blocks of samples */
     c.hidden = seed % 20 == 0 ? 131 : c.hidden;
+    if (is_long) {
+      make_long(&d, cell, &c);
+    }
     tangent_problem p = tangent_open(&c, cell, 1);
     tangent_draw_spans(&p, &d);
     tangent_set points[2], directions[2];
@@ -246,6 +260,7 @@ static void test_bits(void **state) {
     }
     for (int64_t threads = 1; threads <= 4; ++threads) {
       tangent_problem other = tangent_open(&c, cell, threads);
+      assert_true(!is_long || threads == 1 || p.backward != other.backward); /* the two ways have other arrays */
       other.lengths = p.lengths;
       other.resets = p.resets;
       for (int call = 0; call < 3; ++call) {

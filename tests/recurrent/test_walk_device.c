@@ -300,15 +300,15 @@ static void test_equal_bits(void **state) {
   }
 }
 
-/* The kernels for layers of any width, which the emulated GPU takes for H > 32 where it has no clusters. */
+/* The kernels for layers of any width, which the emulated GPU takes where a layer needs clusters and it has none. */
 static void test_any_width(void **state) {
   (void)state;
   assert_int_equal(setenv("SIMT_MOST_CLUSTER", "1", 1), 0);
   for (int k = 0; k < 2; ++k) {
     const bppsa_dtype dtype = k ? BPPSA_F64 : BPPSA_F32;
-    check_acceptance(dtype, 40, 35 + k, .5, 1024, 2);
-    check_pulses(dtype, 40);
-    check_equal_bits(dtype, 40, 11 + k);
+    check_acceptance(dtype, 130, 35 + k, .5, 1024, 2);
+    check_pulses(dtype, 130);
+    check_equal_bits(dtype, 130, 125 + k);
   }
   assert_int_equal(unsetenv("SIMT_MOST_CLUSTER"), 0);
 }

@@ -13,7 +13,11 @@
 #include "tests/recurrent/forward_problem.h"
 #include "tests/recurrent/walk_rules.h"
 
-enum { MOST_STATE = 2 * 64, CHAIN = 31 };
+enum { MOST_STATE = 2 * 66, CHAIN = 31 };
+
+/* Widths of a warp, of a block, and of what the emulated GPU computes by the kernels for any width where it has no clusters. */
+static const int64_t widths[] = {32, 40, 66};
+enum { WIDTHS = sizeof widths / sizeof *widths };
 
 static bppsa_device *device;
 
@@ -254,19 +258,18 @@ static void close_outputs(const layer_case *k, bppsa_model *model) {
   }
 }
 
-/* The last case is that of the kernels for layers of any width, which the emulated GPU takes where it has no clusters. */
 static void test_closed_outputs(void **state) {
   (void)state;
-  for (int i = 0; i < 4; ++i) {
-    layer_case k = layer_of(&bppsa_lstm_cell, i == 1 ? BPPSA_F64 : BPPSA_F32, i < 2 ? 32 : 40);
+  assert_int_equal(setenv("SIMT_MOST_CLUSTER", "1", 1), 0);
+  for (int i = 0; i < WIDTHS + 1; ++i) {
+    layer_case k = layer_of(&bppsa_lstm_cell, i < WIDTHS ? BPPSA_F32 : BPPSA_F64, widths[i % WIDTHS]);
     k.change = close_outputs;
     for (int64_t t = 0; t < STEPS; ++t) {
       k.x[t] += 1;
     }
-    assert_int_equal(i == 3 ? setenv("SIMT_MOST_CLUSTER", "1", 1) : 0, 0);
     check_tolerances(&k);
-    assert_int_equal(unsetenv("SIMT_MOST_CLUSTER"), 0);
   }
+  assert_int_equal(unsetenv("SIMT_MOST_CLUSTER"), 0);
 }
 
 /* A pass whose walks go on to the ends of their chunks. Returns its states; *stats: what it did. */
@@ -289,8 +292,9 @@ static void make_keeper(const layer_case *k, bppsa_model *model) {
  * moved far all the same, by the one unit that guesses cannot know. */
 static void test_equal_overflow(void **state) {
   (void)state;
-  for (int i = 0; i < 4; ++i) {
-    layer_case k = layer_of(&bppsa_rnn_cell, i % 2 ? BPPSA_F64 : BPPSA_F32, i / 2 ? 64 : 32);
+  assert_int_equal(setenv("SIMT_MOST_CLUSTER", "1", 1), 0); /* for 130 units: the kernels for any width */
+  for (int i = 0; i < 6; ++i) {
+    layer_case k = layer_of(&bppsa_rnn_cell, i % 2 ? BPPSA_F64 : BPPSA_F32, i < 2 ? 32 : i < 4 ? 64 : 130);
     bppsa_forward_stats s;
     k.change = make_keeper;
     k.nonlinearity = BPPSA_NONLINEARITY_RELU;
@@ -307,6 +311,7 @@ static void test_equal_overflow(void **state) {
     assert_int_equal(s.reseeded, 1);
     bppsa_free(states);
   }
+  assert_int_equal(unsetenv("SIMT_MOST_CLUSTER"), 0);
 }
 
 enum { KEPT = 5 };
@@ -323,10 +328,11 @@ static void close_and_keep(const layer_case *k, bppsa_model *model) {
  * relative: the quotients are no numbers, and agree with nothing. They do not hide how far c of that one is. */
 static void test_infinite_c(void **state) {
   (void)state;
-  for (int i = 0; i < 6; ++i) {
-    layer_case k = layer_of(&bppsa_lstm_cell, i % 2 ? BPPSA_F64 : BPPSA_F32, i < 4 ? 32 : 40);
+  assert_int_equal(setenv("SIMT_MOST_CLUSTER", "1", 1), 0);
+  for (int i = 0; i < 4 * WIDTHS; ++i) {
+    layer_case k = layer_of(&bppsa_lstm_cell, i % 2 ? BPPSA_F64 : BPPSA_F32, widths[i / 4]);
     const int64_t size = state_size(&k);
-    const bool far = i >= 2;
+    const bool far = i / 2 % 2 == 1;
     bppsa_forward_stats s;
     k.change = close_and_keep;
     for (int64_t j = 0; j < k.hidden; ++j) {
@@ -344,6 +350,7 @@ static void test_infinite_c(void **state) {
     assert_int_equal(s.reseeded, far);
     bppsa_free(states);
   }
+  assert_int_equal(unsetenv("SIMT_MOST_CLUSTER"), 0);
 }
 
 int main(void) {
