@@ -70,6 +70,7 @@ static void step_cost(const bppsa_scan_plan *plan, bppsa_scan_step *step) {
   step->n = mm ? bppsa_scan_plan_dim(plan, step->first) : 1;
   step->copy = false;
   step->product = NULL;
+  step->flops_error = 0;
   if (c->element == BPPSA_ELEMENT_CSR) {
     bppsa_scan_csr_cost(plan, step);
     return;

@@ -68,7 +68,6 @@ static int64_t pattern_bytes(const bppsa_csr *csr, int64_t entry) {
 void bppsa_scan_csr_cost(const bppsa_scan_plan *plan, bppsa_scan_step *step) {
   const int64_t size = (int64_t)bppsa_dtype_size(plan->config.dtype), entry = size + (int64_t)sizeof(int32_t);
   step->nnz = step->flops = step->bytes = 0;
-  step->flops_error = 0;
   const int64_t index = bppsa_scan_csr_find(plan, step->first, step->last);
   if (step->level->op == BPPSA_OP_MV) {
     const bppsa_csr *applied = bppsa_scan_csr_pattern(plan, step->first, step->last);

@@ -183,7 +183,7 @@ static void test_list(void **state) {
   json_t *document = run_json("oracle --list --json");
   static const char *const lists[] = {"models", "systems", "strategies"};
   use_cache("oracle_cache");
-  static const size_t sizes[] = {10, 4, 24};
+  static const size_t sizes[] = {13, 4, 24};
   for (int k = 0; k < 3; ++k) {
     const json_t *list = json_object_get(document, lists[k]);
     assert_int_equal(json_array_size(list), sizes[k]);
