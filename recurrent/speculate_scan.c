@@ -44,7 +44,7 @@ typedef struct {
   const bppsa_scan_operands *operands; /* of the present execution */
 } speculative;
 
-/* Bytes of the states of the execution's samples, and of those for which there is room. */
+/* Bytes of a state of the samples that the execution has, and of as many samples as the executor was made for. */
 static size_t row_of(const speculative *s) {
   return (size_t)(s->operands->batch * s->size) * bppsa_dtype_size(s->dtype);
 }

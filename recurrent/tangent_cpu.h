@@ -13,8 +13,8 @@ typedef struct {
 
 /* Does the derivative of the backward pass go run by run through both walks (tangent_runs_cpu.c)? scans: the walks are scans. */
 bool bppsa_tangent_goes_by_runs(const recurrent_network *n, bool scans);
-/* Goes through both walks, from the gradients of the states a->g and their tangents n->g, and writes the results, but for those of
- * the first states. */
+/* Goes through both walks, from the gradients of the states a->g and their tangents n->g, and writes all results except the
+ * gradients of the first states. */
 void bppsa_tangent_runs(recurrent_network *n, tangent_arrays *a, const bppsa_layer_gradients *to);
 
 /* Computes a->h and c, the derivative in direction e of the tangents in direction d (tangent_twice_cpu.c). */

@@ -1,5 +1,5 @@
 /* The derivative of the backward pass by BP on one thread, run by run from the last steps to the first. Both walks take a run
- * before the next one, so that what they share stays in a cache: deltas, products and curvatures, of which there is room for a run
+ * before the next one, so that what they share stays in a cache: deltas, products and curvatures, whose arrays hold one run
  * alone. recurrent/tangent_cpu.c says what is computed; where scans or several threads walk, it computes one walk behind the
  * other, with the same bits. */
 #include "recurrent/tangent_cpu.h"

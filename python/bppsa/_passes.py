@@ -352,7 +352,7 @@ class Ready:
         return _results(call, made, x, None if self.lengths < 0 else arrays[self.lengths], False)
 
 
-Read = Tuple[Any, List[int], List[Tensor]]  # addresses by numbers, those of all arrays, and copies that these are of
+Read = Tuple[Any, List[int], List[Tensor]]  # addresses by number, the given arrays' own addresses, and dense copies
 _READY = 1024  # an account prepares at most so many
 
 

@@ -57,8 +57,8 @@ class Idle:
 class Account:
     """What the passes of one module in chunks of time did, and what the next ones have to know: the state of each direction of
     each layer, by its number, of backward passes (states) and of forward passes (pauses). It also keeps the plans of
-    latest passes. ready: passes that are prepared for arrays of certain shapes, with these plans (_passes.py). calls: those of the
-    module, by what they depend on (_stateless.py). handle: a text by which calls find it, in this process alone."""
+    latest passes. ready: passes that are prepared for arrays of certain shapes, with these plans (_passes.py). calls: the
+    module's calls, by what they depend on (_stateless.py). handle: a text by which calls find it, in this process alone."""
 
     def __init__(self, states: Mapping[int, _native.State] | None = None) -> None:
         self.states: dict[int, _native.State] = dict(states or {})

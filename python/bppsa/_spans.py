@@ -52,7 +52,7 @@ class Spans:
             rows[self.lengths - 1, torch.arange(len(self.lengths))] += last
 
     def rows(self, steps: int) -> Tensor | None:
-        """The numbers, on the CPU, of those of T·B rows that samples have; None: all of them."""
+        """The indices, on the CPU, of the rows among T·B that belong to a sample; None: all rows do."""
         return None if self.lengths is None else (torch.arange(steps).unsqueeze(1) < self.lengths).view(-1).nonzero().view(-1)
 
 
