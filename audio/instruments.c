@@ -1,4 +1,4 @@
-/* Additive synthesis of short phrases. (The file is long because instruments, notes and phrases share their tables.)
+/* Additive synthesis of short phrases.
  *
  * A note is a sum of sines, its partials, at the multiples of its pitch (stretched where strings are stiff), and a little filtered
  * noise. Pitch and amplitudes are computed once for every block of 64 samples (1.5 ms); between blocks amplitudes are

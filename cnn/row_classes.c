@@ -1,10 +1,10 @@
 /* Classes of positions from which all walks go alike.
  *
- * Windows and taps of the two axes are independent, so an axis has a description of its own of what is reached from one of its
- * positions: layer by layer the edges from each position reached so far, numbered in order, to those of the next live set, with
- * the reader and the tap of each edge. Where two positions have equal descriptions on both axes, one walk becomes the other when
- * positions are renamed in order. So both reach as many places, and meet as often. Layers that move values between axes
- * (flatten, norms) are not described: from there on every position is a class of its own.
+ * Windows and taps of the two axes are independent, so each axis describes on its own what a walk reaches from one of its
+ * positions. The walk goes layer by layer. It numbers the positions that it has reached in order, and lists the edges from them
+ * to positions of the next live set; an edge has a reader and a tap. Where two positions have equal descriptions on both axes,
+ * one walk becomes the other when positions are renamed in order. So both reach as many places, and meet as often. Layers that
+ * move values between axes (flatten, norms) are not described: from there on every position is a class of its own.
  */
 #include <string.h>
 

@@ -1,10 +1,10 @@
 /* Counts of products of a network's transposed Jacobians, for symbolic scan plans (scan/plan.h), without patterns in memory.
  *
- * The FLOPs of C = A B are 2 for each entry of A's row r and each entry of the row of B that it selects; C's entries are those of
- * the walks from r through both (cnn/rows.h). Rows at positions of one class, and of one channel, have equal counts, so that one
- * of them is counted for all: that is exact, and takes as much work as there are classes times channels. Where this is more than
- * a given amount of work, rows are drawn at random instead, independently, as many from each tensor of the live set as it has of
- * all rows, and some of their entries. The estimates are unbiased; each has its standard error.
+ * In C = A B an entry of A's row r selects a row of B, and takes 2 FLOPs for each entry of this row. C has an entry (r, c) where a
+ * walk from r through A and B ends at c (cnn/rows.h). Rows at positions of one class, and of one channel, have equal counts, so
+ * that one of them is counted for all: that is exact, and takes as much work as there are classes times channels. Where this is
+ * more than a given amount of work, rows are drawn at random instead, independently, as many from each tensor of the live set
+ * as it has of all rows, and some of their entries. The estimates are unbiased; each has its standard error.
  */
 #ifndef BPPSA_CNN_ROW_COUNTS_H
 #define BPPSA_CNN_ROW_COUNTS_H

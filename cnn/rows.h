@@ -117,7 +117,7 @@ void bppsa_rows_classes_free(bppsa_rows_classes *classes); /* a zeroed one is le
 
 /* The shape of the tensor at a place. */
 const int64_t *bppsa_rows_shape(const bppsa_cnn_rows *rows, int64_t place);
-/* The place of layer i's output in the live set behind it; -1: nobody reads it. */
+/* The index of layer i's output among the tensors of the live set behind layer i; -1 if no later layer reads the output. */
 static inline int64_t bppsa_rows_output(const bppsa_cnn_rows *rows, int64_t i) {
   const int64_t place = rows->live.ptr[i + 2] - 1; /* the newest tensor is the last */
   return place >= rows->live.ptr[i + 1] && rows->live.tensors[place] == i + 1 ? place : -1;

@@ -33,7 +33,7 @@ typedef struct tangent_arrays {
   /* what follows is of some kinds alone */
   const void *fronts;       /* [T][B][H]: the states h in front of all steps */
   void *g;                  /* [T+1][B][S]: what enters the second walk, or is added to the tangents of every step */
-  void *of_w_ih, *of_w_hh;  /* parts of the derivatives of the weight gradients, or room for those that nobody wants */
+  void *of_w_ih, *of_w_hh;  /* parts of the weight gradients' derivatives; scratch where the caller gave NULL */
   void *of_bias;            /* likewise [G·H] */
   double *of_reset;         /* [S] */
   void *spare;              /* of a pair: the products of direction d once more */
