@@ -7,6 +7,7 @@
 #include "core/base/host_device.h"
 #include "core/compute/memory.h"
 #include "core/compute/pool.h"
+#include "core/compute/simd.h"
 #include "train/blocks.h"
 #include "train/loss_internal.h"
 

@@ -43,6 +43,8 @@ extern "C" {
     void (*tanh_slope)(int64_t count, const real *h, real *y);                /* y = 1 - h² */                                  \
     void (*tanh_delta)(int64_t count, const real *h, const real *g, real *y); /* y = (1 - h²) g */                              \
     void (*sigmoid)(int64_t count, const real *x, real *y); /* y = 1 / (1 + e^-x): at most 4 ulp, NaN stays NaN */               \
+    void (*decay)(int64_t count, const real *x,                                                                                  \
+                  real *y); /* y = e^-x, x >= 0: at most 2 ulp, 0 where x is large, NaN stays NaN */                             \
     /* `rounds` of independent multiply-adds on y[0], as many as hide their latency; returns their FLOPs. */                     \
     int64_t (*multiply_adds)(int64_t rounds, real *y);                                                                           \
     /* C as gemm's, B one panel: rows of two vectors, padded with numbers. It prefetches as many bytes as a panel has from */    \

@@ -16,7 +16,8 @@
     .gemm = gemm_##suffix, .tanh = tanh_##suffix, .mul = mul_##suffix, .mul_lines = mul_lines_##suffix,                          \
     .gemm_scaled = gemm_scaled_##suffix, .transpose = transpose_##suffix, .row_largest = row_largest_##suffix,                   \
     .column_largest = column_largest_##suffix, .tanh_slope = tanh_slope_##suffix, .tanh_delta = tanh_delta_##suffix,             \
-    .multiply_adds = multiply_adds_##suffix, .sigmoid = sigmoid_##suffix, .panel = panel_##suffix, .few_rows = few_rows_##suffix \
+    .multiply_adds = multiply_adds_##suffix, .sigmoid = sigmoid_##suffix, .decay = decay_##suffix, .panel = panel_##suffix,      \
+    .few_rows = few_rows_##suffix                                                                                                \
   }
 
 extern const bppsa_simd SIMD_TABLE;

@@ -243,6 +243,43 @@ static void test_sigmoid(void **state) {
   with_each(check_sigmoid);
 }
 
+static void check_decay(const bppsa_simd *kernels) {
+  double worst_single = 0, worst = 0;
+  for (int64_t i = 0; i < 200000; ++i) {
+    const double x = (double)i * (i % 2 == 0 ? 4.3e-4 : 1e-5); /* 0 .. 86 and 0 .. 2 */
+    const float single = (float)x;
+    float y;
+    double z;
+    kernels->f32.decay(1, &single, &y);
+    kernels->f64.decay(1, &x, &z);
+    worst_single = fmax(worst_single, ulps((double)y, expl(-(long double)single), true));
+    worst = fmax(worst, ulps(z, expl(-(long double)x), false));
+  }
+  assert_true(worst_single <= 2);
+  assert_true(worst <= 2);
+  const float edges[] = {0.0f, 1e-30f, 89.0f, 1e30f, (float)INFINITY, (float)NAN};
+  const double edges64[] = {0.0, 1e-300, 710.0, 1e300, INFINITY, NAN}, expected[] = {1, 1, 0, 0, 0, NAN};
+  enum { EDGES = sizeof edges / sizeof *edges };
+  float y[EDGES];
+  double z[EDGES];
+  kernels->f32.decay(EDGES, edges, y);
+  kernels->f64.decay(EDGES, edges64, z);
+  for (int i = 0; i < EDGES; ++i) {
+    assert_true(isnan(expected[i]) ? isnan(y[i]) && isnan(z[i]) : (double)y[i] == expected[i] && z[i] == expected[i]);
+  }
+  const double wide[] = {300, 700};
+  for (size_t i = 0; i < sizeof wide / sizeof *wide; ++i) {
+    double w;
+    kernels->f64.decay(1, wide + i, &w);
+    assert_true(ulps(w, expl(-(long double)wide[i]), false) <= 2);
+  }
+}
+
+static void test_decay(void **state) {
+  (void)state;
+  with_each(check_decay);
+}
+
 static void check_elementwise(const bppsa_simd *kernels) {
   for (int64_t count = 1; count <= 70; ++count) {
     double *a = uniform(11, count, 1), *b = uniform(12, count, 1), *y = uniform(13, count, 1);
@@ -442,10 +479,11 @@ static void test_select(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_gemm),  cmocka_unit_test(test_gemm_order), cmocka_unit_test(test_gemm_ends),
-      cmocka_unit_test(test_tanh),  cmocka_unit_test(test_sigmoid),    cmocka_unit_test(test_elementwise),
-      cmocka_unit_test(test_lines), cmocka_unit_test(test_transpose),  cmocka_unit_test(test_largest),
-      cmocka_unit_test(test_peak),  cmocka_unit_test(test_matmul),     cmocka_unit_test(test_select),
+      cmocka_unit_test(test_gemm),        cmocka_unit_test(test_gemm_order), cmocka_unit_test(test_gemm_ends),
+      cmocka_unit_test(test_tanh),        cmocka_unit_test(test_sigmoid),    cmocka_unit_test(test_decay),
+      cmocka_unit_test(test_elementwise), cmocka_unit_test(test_lines),      cmocka_unit_test(test_transpose),
+      cmocka_unit_test(test_largest),     cmocka_unit_test(test_peak),       cmocka_unit_test(test_matmul),
+      cmocka_unit_test(test_select),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
