@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cnn/cnn_internal.h"
+#include "cnn/graph_gpu.h"
 #include "cnn/norm.h"
 #include "core/compute/device_buffer.h"
 
@@ -73,9 +74,12 @@ const void *bppsa_cnn_input(const cnn *n, int64_t i) {
   return bppsa_cnn_output(n, bppsa_cnn_input_of(&n->network, i, 0));
 }
 
-/* The gradient of the output of layer t - 1. */
-static const void *output_gradient(const cnn *n, int64_t t) {
-  return bppsa_cnn_is_graph(&n->network) ? bppsa_cnn_graph_gradient(n, t) : bppsa_cnn_gradient(n, t);
+bppsa_status bppsa_cnn_output_gradient(const cnn *n, int64_t t, const void **gradient) {
+  if (bppsa_cnn_is_graph(&n->network)) {
+    return bppsa_cnn_graph_gradient(n, t, gradient);
+  }
+  *gradient = bppsa_cnn_gradient(n, t);
+  return BPPSA_OK;
 }
 
 /* A view of one of the network's arrays, on the network's device. */
@@ -156,15 +160,16 @@ static void forward_layer(const cnn *n, const cnn_layer *layer, const void *x) {
   bppsa_cnn_pass_forward(&pass, x, weight, bias, layer->places, layer->y);
 }
 
-static void forward_here(const cnn *n) {
+static bppsa_status forward_here(const cnn *n) {
   for (int64_t i = 0; i < n->network.count; ++i) {
     apply_mask(n, &n->layers[i], false);
     if (n->network.layers[i].node != BPPSA_CNN_OPERATOR) {
-      bppsa_cnn_graph_forward(n, i);
+      BPPSA_TRY(bppsa_cnn_graph_forward(n, i));
     } else {
       forward_layer(n, &n->layers[i], bppsa_cnn_input(n, i));
     }
   }
+  return BPPSA_OK;
 }
 
 /* A variance needs two numbers of each channel. */
@@ -199,11 +204,7 @@ static bppsa_status forward(bppsa_model *model, const bppsa_view *x, const bppsa
   n->batch = shape[0];
   n->seed = NULL;
   n->backward_done = false;
-  if (n->gpu != NULL) {
-    BPPSA_TRY(bppsa_cnn_cuda_forward(n));
-  } else {
-    forward_here(n);
-  }
+  BPPSA_TRY(n->gpu != NULL ? bppsa_cnn_cuda_forward(n) : forward_here(n));
   *logits = view_of(n, n->layers[n->elements].y, 2, (int64_t[]){n->batch, n->base.classes});
   return BPPSA_OK;
 }
@@ -211,73 +212,100 @@ static bppsa_status forward(bppsa_model *model, const bppsa_view *x, const bppsa
 /* ---- backward ---- */
 
 /* g_{t-1} = J_tᵀ g_t by operator t itself; in a graph, its part of the gradients of the tensors that it reads. */
-static void backward_layer(const cnn *n, int64_t t) {
+static bppsa_status backward_layer(const cnn *n, int64_t t) {
   if (bppsa_cnn_is_graph(&n->network)) {
-    bppsa_cnn_graph_backward(n, t);
-    return;
+    return bppsa_cnn_graph_backward(n, t);
   }
   const cnn_layer *layer = &n->layers[t - 1];
   const bppsa_cnn_pass pass = bppsa_cnn_pass_of(n, layer, n->batch);
   bppsa_cnn_pass_input_gradient(&pass, bppsa_cnn_gradient(n, t), weight_of(n, layer), bppsa_cnn_input(n, t - 1), layer->y,
                                 layer->places, bppsa_cnn_gradient(n, t - 1));
+  return BPPSA_OK;
 }
 
 /* Computes the gradients of the weights of layer i, from 0; these end its part of the pass. */
-static void weight_gradient(const cnn *n, int64_t i) {
+static bppsa_status weight_gradient(const cnn *n, int64_t i) {
   const cnn_layer *layer = &n->layers[i];
+  const void *dy = n->seed, *x = bppsa_cnn_input(n, i);
   if (layer->weight < 0) {
-    return;
+    return BPPSA_OK;
   }
-  const void *dy = i == n->elements ? n->seed : output_gradient(n, i + 1), *x = bppsa_cnn_input(n, i);
+  BPPSA_TRY(i == n->elements ? BPPSA_OK : bppsa_cnn_output_gradient(n, i + 1, &dy));
   void *dw = bppsa_cnn_weight(n, layer, true), *db = bppsa_cnn_bias(n, layer, true);
   const bppsa_cnn_pass pass = bppsa_cnn_pass_of(n, layer, n->batch);
   if (bppsa_cnn_is_affine(layer->about)) {
-    bppsa_cnn_graph_weight_gradient(n, i, dy);
+    BPPSA_TRY(bppsa_cnn_graph_weight_gradient(n, i, dy, NULL));
   } else {
     bppsa_cnn_pass_weight_gradient(&pass, dy, x, dw, db);
   }
   apply_mask(n, layer, true);
   bppsa_model_ready(&n->base, layer->weight, bppsa_cnn_parameters(layer->about));
+  return BPPSA_OK;
 }
 
-/* The values of a batch norm's or a dropout's J_tᵀ: the factors of its channels, or of its numbers. */
-static bppsa_status fill_scaled(cnn *n, const cnn_layer *layer, const bppsa_cnn_pass *pass) {
-  if (layer->about->op.kind == BPPSA_OPERATOR_BATCHNORM2D) {
-    bppsa_norm_scale(pass, layer->kept);
-    const bppsa_jacobian_operands operands = {.batch = n->batch, .scale = layer->kept};
-    return bppsa_jacobian_fill(layer->jt, n->config.dtype, &operands, layer->values);
+/* The factors by which a dropout multiplies: ones in a pass that is none of training. */
+static bppsa_status fill_dropped(const cnn *n, const cnn_layer *layer, const bppsa_cnn_pass *pass, void *values) {
+  const int64_t count = n->batch * layer->out;
+  if (n->gpu != NULL) {
+    return pass->training.samples != NULL
+               ? bppsa_cnn_cuda_drop_factors(n, layer, values)
+               : bppsa_move_queue_ones(bppsa_device_get_stream(n->device), n->config.dtype, count, values);
   }
-  for (int64_t i = 0; pass->training.samples == NULL && i < n->batch * layer->out; ++i) {
+  for (int64_t i = 0; pass->training.samples == NULL && i < count; ++i) {
     if (n->config.dtype == BPPSA_F32) {
-      ((float *)layer->values)[i] = 1;
+      ((float *)values)[i] = 1;
     } else {
-      ((double *)layer->values)[i] = 1;
+      ((double *)values)[i] = 1;
     }
   }
   if (pass->training.samples != NULL) {
-    bppsa_dropout_apply(pass, NULL, layer->values);
+    bppsa_dropout_apply(pass, NULL, values);
   }
   return BPPSA_OK;
 }
 
-/* Computes the values of J_tᵀ that the scan multiplies. */
-static bppsa_status fill_values(cnn *n, int64_t t) {
-  cnn_layer *layer = &n->layers[t - 1];
+/* The values of a batch norm's or a dropout's J_tᵀ: the factors of its channels, or of its numbers. */
+static bppsa_status fill_scaled(const cnn *n, const cnn_layer *layer, const bppsa_cnn_pass *pass, void *values) {
+  if (layer->about->op.kind != BPPSA_OPERATOR_BATCHNORM2D) {
+    return fill_dropped(n, layer, pass, values);
+  }
+  const bppsa_jacobian_operands operands = {.batch = n->batch, .scale = layer->kept};
+  if (n->gpu != NULL) {
+    BPPSA_TRY(bppsa_norm_queue_scale(bppsa_device_get_stream(n->device), pass, layer->kept));
+  } else {
+    bppsa_norm_scale(pass, layer->kept);
+  }
+  return bppsa_jacobian_fill(layer->jt, n->config.dtype, &operands, values);
+}
+
+/* The layer's own entries of J_tᵀ, of a sample `stride` reals behind those of the sample before it. */
+static bppsa_status fill_own(const cnn *n, int64_t t, int64_t stride, void *values) {
+  const cnn_layer *layer = &n->layers[t - 1];
+  const bppsa_cnn_pass pass = bppsa_cnn_pass_of(n, layer, n->batch);
   const bppsa_jacobian_operands operands = {.batch = n->batch,
                                             .weights = layer->weight >= 0 ? bppsa_cnn_weight(n, layer, false) : NULL,
                                             .input = bppsa_cnn_input(n, t - 1),
                                             .output = layer->y};
-  const bool shared = layer->jt != NULL && bppsa_jacobian_shared(layer->jt);
-  n->csr_values[t - 1] = (bppsa_csr_values){layer->values, shared ? 0 : n->patterns[t - 1]->nnz};
-  const bppsa_cnn_pass pass = bppsa_cnn_pass_of(n, layer, n->batch);
-  if (layer->values != NULL && bppsa_cnn_has_blocks(layer->about)) {
-    bppsa_cnn_graph_fill(n, t);
-    return BPPSA_OK;
+  if (bppsa_cnn_has_blocks(layer->about)) {
+    return bppsa_cnn_graph_fill(n, t, stride, values);
   }
-  if (bppsa_op_is_scaled(&layer->about->op) && layer->values != NULL) {
-    return fill_scaled(n, layer, &pass);
+  return bppsa_op_is_scaled(&layer->about->op) ? fill_scaled(n, layer, &pass, values)
+                                               : bppsa_jacobian_fill(layer->jt, n->config.dtype, &operands, values);
+}
+
+/* Computes the values of J_tᵀ that the scan multiplies. */
+static bppsa_status fill_values(cnn *n, int64_t t) {
+  const cnn_layer *layer = &n->layers[t - 1];
+  const bool shared = layer->constant || (layer->jt != NULL && bppsa_jacobian_shared(layer->jt));
+  const int64_t all = n->patterns[t - 1]->nnz, stride = shared ? 0 : all, own = shared ? 0 : layer->own_entries;
+  n->csr_values[t - 1] = (bppsa_csr_values){layer->values, stride};
+  if (layer->entry_places == NULL) {
+    return layer->values == NULL || layer->constant ? BPPSA_OK : fill_own(n, t, all, layer->values);
   }
-  return layer->values == NULL ? BPPSA_OK : bppsa_jacobian_fill(layer->jt, n->config.dtype, &operands, layer->values);
+  BPPSA_TRY(fill_own(n, t, layer->own_entries, n->entries));
+  return bppsa_move_queue_scattered(bppsa_device_get_stream(n->device), n->config.dtype, shared ? 1 : n->batch,
+                                    layer->own_entries, layer->entry_places, (bppsa_cnn_part_view){n->entries, own},
+                                    (bppsa_cnn_part_view){layer->values, stride});
 }
 
 bppsa_status bppsa_cnn_run_scan(cnn *n) {
@@ -299,7 +327,7 @@ static bppsa_status backward_here(cnn *n) {
   if (n->elements > 0 || n->config.input_gradients) {
     backward_head(n);
   }
-  weight_gradient(n, n->elements);
+  BPPSA_TRY(weight_gradient(n, n->elements));
   if (n->scan != NULL) {
     BPPSA_TRY(bppsa_cnn_run_scan(n));
   } else if (bppsa_cnn_is_graph(&n->network)) {
@@ -307,14 +335,14 @@ static bppsa_status backward_here(cnn *n) {
   }
   for (int64_t t = n->elements; t >= 1; --t) {
     if (n->scan == NULL && (t > 1 || n->config.input_gradients)) { /* in a graph, layer 0 reads the network's input too */
-      backward_layer(n, t);
+      BPPSA_TRY(backward_layer(n, t));
     }
     if (t > n->delayed) {
-      weight_gradient(n, t - 1);
+      BPPSA_TRY(weight_gradient(n, t - 1));
     }
   }
   for (int64_t i = 0; i < n->delayed; ++i) {
-    weight_gradient(n, i);
+    BPPSA_TRY(weight_gradient(n, i));
   }
   return BPPSA_OK;
 }
@@ -380,11 +408,13 @@ static bool find_gradient(const cnn *n, bppsa_nonfinite *where) {
   }
   for (int64_t t = n->elements; t >= 1; --t) {
     const cnn_layer *layer = &n->layers[t - 1];
-    if (find_in(n, "gradient of the output of", layer->about->name, output_gradient(n, t), layer->out, where)) {
+    const void *gradient;
+    if (bppsa_cnn_output_gradient(n, t, &gradient) == BPPSA_OK &&
+        find_in(n, "gradient of the output of", layer->about->name, gradient, layer->out, where)) {
       return true;
     }
     if (again && (t > 1 || n->config.input_gradients)) {
-      backward_layer(n, t);
+      (void)backward_layer(n, t); /* a chain's on a CPU, which cannot fail */
     }
   }
   return false;
@@ -414,6 +444,9 @@ static void drop(bppsa_model *model, int64_t step, const int64_t *samples) {
   cnn *n = (cnn *)model;
   n->training.step = step;
   n->training.samples = samples;
+  if (n->gpu != NULL) {
+    bppsa_cnn_cuda_tell_step(n, step);
+  }
 }
 
 static void forget(bppsa_model *model) {

@@ -3,6 +3,7 @@
 
 #include "cnn/choose.h"
 #include "cnn/cnn_internal.h"
+#include "cnn/merge.h"
 #include "cnn/norm.h"
 #include "core/base/alloc.h"
 #include "core/compute/memory.h"
@@ -33,7 +34,6 @@ static bppsa_status check_config(const bppsa_cnn_network *network, const bppsa_c
   if (network->count < 1 || network->layers[network->count - 1].op.kind != BPPSA_OPERATOR_LINEAR) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "network: no linear operator at its end, expected one");
   }
-  BPPSA_TRY(bppsa_device_get_kind(device) == BPPSA_CUDA ? bppsa_cnn_require_chain(network, "a GPU") : BPPSA_OK);
   BPPSA_TRY(c->factory.create != NULL ? bppsa_cnn_require_chain(network, "a scan shared by ranks") : BPPSA_OK);
   if (c->batch < 1 || c->batch > INT32_MAX) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "batch is %lld, expected 1 .. 2147483647", (long long)c->batch);
@@ -238,6 +238,10 @@ static bppsa_status allocate_on_gpu(cnn *n) {
   BPPSA_TRY(visit_passes(n, count_on_gpu, &bytes));
   BPPSA_TRY(bppsa_cnn_cuda_visit(n, count_on_gpu, &bytes));
   BPPSA_TRY(bppsa_memory_alloc(n->device, bytes, &n->memory));
+  if (bppsa_cnn_is_graph(&n->network)) {
+    n->written = bppsa_calloc(n->network.count, sizeof *n->written);
+    BPPSA_TRY(n->written != NULL ? BPPSA_OK : BPPSA_ERR_MEMORY);
+  }
   int64_t address = (int64_t)(intptr_t)n->memory;
   BPPSA_TRY(visit_passes(n, place_on_gpu, &address));
   BPPSA_TRY(bppsa_cnn_cuda_visit(n, place_on_gpu, &address));
@@ -258,6 +262,11 @@ static bppsa_status allocate_arrays(cnn *n) {
 
 /* ---- the scan ---- */
 
+/* Does a GPU store the ones of J_tᵀ as entries? It does unless J_tᵀ is the operator's own or the identity. */
+static bool stores_ones(const cnn *n, int64_t t) {
+  return is_gpu(n) && bppsa_cnn_is_graph(&n->network) && !bppsa_cnn_live_is_own(&n->elements_made.live, &n->network, t);
+}
+
 /* Does the scan read values of J_tᵀ? A matrix of ones alone has none, and J_1ᵀ is used only if the gradient of the input is
  * wanted. */
 static bool uses_values(const cnn *n, int64_t t) {
@@ -266,11 +275,15 @@ static bool uses_values(const cnn *n, int64_t t) {
   if (bppsa_cnn_is_graph(&n->network)) {
     (void)bppsa_cnn_live_ones(&n->elements_made.live, &n->network, t, &own);
   }
-  return own && (bppsa_cnn_has_blocks(about) || !bppsa_op_is_identity(&about->op)) && (t > 1 || n->config.input_gradients);
+  if (t == 1 && !n->config.input_gradients) {
+    return false;
+  }
+  return stores_ones(n, t) || (own && (bppsa_cnn_has_blocks(about) || !bppsa_op_is_identity(&about->op)));
 }
 
+/* Do the samples share the values of J_tᵀ? */
 static bool is_shared(const cnn_layer *layer) {
-  return !bppsa_cnn_has_blocks(layer->about) && bppsa_op_shares_values(&layer->about->op);
+  return layer->constant || (layer->about->node == BPPSA_CNN_OPERATOR && bppsa_op_shares_values(&layer->about->op));
 }
 
 /* Counts the entries of J_tᵀ's own operator, at most. */
@@ -298,23 +311,40 @@ static int64_t element_bytes(const cnn *n, int64_t t, int64_t entries) {
   return 2 * (live->sizes[t - 1] + 1) * (int64_t)sizeof(int64_t) + (ones + (own ? entries : 0)) * (int64_t)sizeof(int32_t);
 }
 
+/* Counts the entries of J_tᵀ for the scan, of which `own` are the operator's, and what a GPU needs to put these among ones. */
+static int64_t count_stored(const cnn *n, int64_t t, int64_t own, int64_t *bytes) {
+  bool has_own;
+  *bytes = 0;
+  if (!stores_ones(n, t)) {
+    return own;
+  }
+  const int64_t ones = bppsa_cnn_live_ones(&n->elements_made.live, &n->network, t, &has_own);
+  *bytes = own * (int64_t)sizeof(int64_t);
+  return ones + (has_own ? own : 0);
+}
+
 /* Counts the bytes of all patterns and their values. */
 static bppsa_status count_patterns(const cnn *n, int64_t *bytes) {
   const int64_t size = (int64_t)bppsa_dtype_size(n->config.dtype);
+  int64_t most = 0; /* bytes of one layer's own entries, before a GPU puts them among ones */
   for (int64_t t = 1; t <= n->elements; ++t) {
     const cnn_layer *layer = &n->layers[t - 1];
-    int64_t entries, values = 0;
+    int64_t entries, values = 0, places, scratch;
     BPPSA_TRY(count_own(n, t, &entries));
-    if (uses_values(n, t) && !bppsa_mul(entries * size, is_shared(layer) ? 1 : n->config.batch, &values)) {
+    const int64_t stored = count_stored(n, t, entries, &places);
+    if (uses_values(n, t) && !bppsa_mul(stored * size, is_shared(layer) ? 1 : n->config.batch, &values)) {
       values = -1;
     }
+    scratch = stores_ones(n, t) ? entries * (is_shared(layer) ? 1 : n->config.batch) * size : 0;
+    most = scratch > most ? scratch : most;
     BPPSA_TRY(count_array(NULL, values, bytes));
+    BPPSA_TRY(count_array(NULL, places, bytes));
     BPPSA_TRY(count_array(NULL, element_bytes(n, t, entries), bytes));
     if (layer->about->node == BPPSA_CNN_OPERATOR) {
       BPPSA_TRY(count_array(NULL, entries * (int64_t)sizeof(int32_t) + (layer->in + 1) * (int64_t)sizeof(int64_t), bytes));
     }
   }
-  return BPPSA_OK;
+  return count_array(NULL, most, bytes);
 }
 
 /* Makes the operator's generator, and the pattern of J_tᵀ over the live sets of a graph. */
@@ -331,22 +361,93 @@ static bppsa_status make_pattern(cnn *n, int64_t t) {
   return BPPSA_OK;
 }
 
-static bppsa_status make_patterns(cnn *n) {
-  const int64_t size = (int64_t)bppsa_dtype_size(n->config.dtype);
-  for (int64_t t = 1; t <= n->elements; ++t) {
-    cnn_layer *layer = &n->layers[t - 1];
-    BPPSA_TRY(make_pattern(n, t));
-    const int64_t samples = is_shared(layer) ? 1 : n->config.batch, values = n->patterns[t - 1]->nnz * samples;
-    if (uses_values(n, t) && is_gpu(n)) {
-      BPPSA_TRY(bppsa_memory_alloc(n->device, values * size, &layer->values));
-    } else if (uses_values(n, t)) {
-      layer->values = bppsa_calloc(values, (size_t)size);
-      if (layer->values == NULL) {
-        return BPPSA_ERR_MEMORY;
-      }
+/* Writes the ones of J_tᵀ, and zeros for the layer's own entries, for `samples` samples. */
+static bppsa_status put_constants(const cnn *n, int64_t t, const bppsa_csr_merged *merged, int64_t samples, void *values) {
+  const int64_t count = n->patterns[t - 1]->nnz, size = (int64_t)bppsa_dtype_size(n->config.dtype);
+  void *made = bppsa_calloc(count * samples, (size_t)size);
+  if (made == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i < count * samples; ++i) {
+    if (n->config.dtype == BPPSA_F32) {
+      ((float *)made)[i] = (float)merged->constant[i % count];
+    } else {
+      ((double *)made)[i] = (double)merged->constant[i % count];
     }
   }
-  return BPPSA_OK;
+  const bppsa_status status = bppsa_memory_put(n->device, values, made, count * samples * size);
+  bppsa_free(made);
+  return status;
+}
+
+/* Gives a GPU the values of J_tᵀ with its ones among them, and the places of the layer's own entries. */
+static bppsa_status place_own(cnn *n, int64_t t, const bppsa_csr_merged *merged, int64_t samples) {
+  cnn_layer *layer = &n->layers[t - 1];
+  const int64_t bytes = layer->own_entries * (int64_t)sizeof *layer->entry_places;
+  BPPSA_TRY(put_constants(n, t, merged, samples, layer->values));
+  if (layer->constant) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_memory_alloc(n->device, bytes, (void **)&layer->entry_places));
+  return bppsa_memory_put(n->device, layer->entry_places, merged->places, bytes);
+}
+
+static bppsa_status make_values(cnn *n, int64_t t) {
+  const int64_t size = (int64_t)bppsa_dtype_size(n->config.dtype);
+  cnn_layer *layer = &n->layers[t - 1];
+  const int64_t samples = is_shared(layer) ? 1 : n->config.batch, values = n->patterns[t - 1]->nnz * samples;
+  if (!uses_values(n, t) || n->patterns[t - 1]->identity) {
+    return BPPSA_OK;
+  }
+  if (is_gpu(n)) {
+    return bppsa_memory_alloc(n->device, values * size, &layer->values);
+  }
+  layer->values = bppsa_calloc(values, (size_t)size);
+  return layer->values != NULL ? BPPSA_OK : BPPSA_ERR_MEMORY;
+}
+
+/* Makes the element's ones entries where a GPU stores them. */
+static bppsa_status merge_pattern(cnn *n, int64_t t) {
+  bppsa_csr_merged merged = {0};
+  cnn_layer *layer = &n->layers[t - 1];
+  bppsa_csr *element = &n->elements_made.made[t - 1];
+  if (!stores_ones(n, t) || element->identity || element->ones == NULL) {
+    return make_values(n, t);
+  }
+  bppsa_status status = bppsa_csr_merge_ones(element, &merged);
+  if (status == BPPSA_OK) {
+    const int64_t own = element->nnz;
+    bppsa_csr_free(element);
+    *element = merged.pattern;
+    merged.pattern = (bppsa_csr){0};
+    layer->own_entries = own;
+    layer->constant = own == 0;
+    status = make_values(n, t);
+  }
+  if (status == BPPSA_OK && layer->values != NULL) {
+    status = place_own(n, t, &merged, is_shared(layer) ? 1 : n->config.batch);
+  }
+  bppsa_csr_merged_free(&merged);
+  return status;
+}
+
+/* Allocates room for the own entries of any layer whose ones are stored. */
+static bppsa_status make_entries(cnn *n) {
+  int64_t most = 0;
+  for (int64_t t = 1; t <= n->elements; ++t) {
+    const cnn_layer *layer = &n->layers[t - 1];
+    const int64_t count = layer->entry_places == NULL ? 0 : layer->own_entries * (is_shared(layer) ? 1 : n->config.batch);
+    most = count > most ? count : most;
+  }
+  return most == 0 ? BPPSA_OK : bppsa_memory_alloc(n->device, most * (int64_t)bppsa_dtype_size(n->config.dtype), &n->entries);
+}
+
+static bppsa_status make_patterns(cnn *n) {
+  for (int64_t t = 1; t <= n->elements; ++t) {
+    BPPSA_TRY(make_pattern(n, t));
+    BPPSA_TRY(merge_pattern(n, t));
+  }
+  return make_entries(n);
 }
 
 /* Makes patterns, plan and executor, within what the limit leaves after `bytes` of other arrays. */
@@ -485,12 +586,8 @@ static bppsa_status build(cnn *n, bool allocates) {
 static bppsa_status prepare_training(cnn *n) {
   for (int64_t i = 0; i < n->network.count; ++i) {
     bppsa_cnn_layer *layer = &n->network.layers[i];
-    const bool norm = layer->op.kind == BPPSA_OPERATOR_BATCHNORM2D, drops = layer->op.kind == BPPSA_OPERATOR_DROPOUT;
-    layer->op.dropping = drops && n->config.dropping && layer->op.p > 0;
-    if (is_gpu(n) && (norm || layer->op.dropping)) {
-      return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "layer '%s': %s%s has no kernels for a GPU, expected device cpu", layer->name,
-                        bppsa_operator_name(layer->op.kind), drops ? " in training" : "");
-    }
+    const bool norm = layer->op.kind == BPPSA_OPERATOR_BATCHNORM2D;
+    layer->op.dropping = layer->op.kind == BPPSA_OPERATOR_DROPOUT && n->config.dropping && layer->op.p > 0;
     if (!norm || !n->config.batch_statistics) {
       continue;
     }
@@ -566,6 +663,7 @@ void bppsa_cnn_destroy(bppsa_model *model) {
   for (int64_t i = 0; n->layers != NULL && i < n->network.count; ++i) {
     bppsa_jacobian_destroy(n->layers[i].jt);
     bppsa_memory_free(n->device, n->layers[i].values);
+    bppsa_memory_free(n->device, n->layers[i].entry_places);
     bppsa_free(gpu ? NULL : n->layers[i].y);
     bppsa_free(gpu ? NULL : n->layers[i].places);
     bppsa_free(gpu ? NULL : n->layers[i].kept);
@@ -574,12 +672,22 @@ void bppsa_cnn_destroy(bppsa_model *model) {
   if (gpu) {
     bppsa_cnn_cuda_destroy(n);
     bppsa_memory_free(n->device, n->memory);
+    bppsa_memory_free(n->device, n->entries);
   }
-  void *const blocks[] = {n->layers,         n->offsets,          n->base.parameters,
-                          n->names,          (void *)n->patterns, n->csr_values,
-                          gpu ? NULL : n->g, n->scratch,          n->sums,
-                          n->transposed,     n->parameter_values, n->parameter_gradients,
-                          n->gathered,       n->written};
+  void *const blocks[] = {n->layers,
+                          n->offsets,
+                          n->base.parameters,
+                          n->names,
+                          (void *)n->patterns,
+                          n->csr_values,
+                          gpu ? NULL : n->g,
+                          n->scratch,
+                          n->sums,
+                          n->transposed,
+                          n->parameter_values,
+                          n->parameter_gradients,
+                          gpu ? NULL : n->gathered,
+                          n->written};
   bppsa_cnn_elements_free(&n->elements_made);
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; ++i) {
     bppsa_free(blocks[i]);

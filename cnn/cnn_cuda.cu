@@ -6,6 +6,7 @@
  * event tells that stream when g_t is ready, and another tells the first stream when the gradients are done. */
 #include "cnn/cnn_internal.h"
 #include "cnn/conv_cudnn.h"
+#include "cnn/graph_gpu.h"
 #include "cnn/layer_kernels.cuh"
 #include "core/base/alloc.h"
 #include "core/compute/check.cuh"
@@ -51,6 +52,8 @@ struct cnn_gpu {
   void *work, *weight_work, *framed_x, *framed_dx, *partials;
   void *aligned_dy; /* of a convolution, for a scan */
   uint8_t *kept;    /* a byte for each real of the parameters, 0 where it is masked; NULL: no masks */
+  int64_t *drawn;   /* with dropout: the step of training, and the number of each sample */
+  int64_t *step;    /* the same step, in pinned memory, from which a recorded pass copies it */
 };
 
 namespace {
@@ -269,6 +272,11 @@ bppsa_status copy(const cnn *n, int64_t reals, const void *from, void *to) {
       "flatten");
 }
 
+/* Is the operator the identity in this pass? Dropout is, where it leaves nothing out. */
+bool copies(const bppsa_op *op) {
+  return bppsa_op_is_identity(op) || op->kind == BPPSA_OPERATOR_DROPOUT;
+}
+
 /* What the kernels of elementwise operators switch by. */
 int kind_of(const bppsa_op *op) {
   const bppsa_activation activation = bppsa_activation_of(op);
@@ -278,7 +286,7 @@ int kind_of(const bppsa_op *op) {
 template <typename real> bppsa_status function_forward(const cnn *n, const cnn_layer *layer, const void *x) {
   const bppsa_op *op = &layer->about->op;
   const int64_t count = n->batch * layer->out;
-  if (bppsa_op_is_identity(op)) {
+  if (copies(op)) {
     return copy(n, count, x, layer->y);
   }
   if (bppsa_op_is_pool(&layer->about->op)) {
@@ -295,7 +303,7 @@ template <typename real>
 bppsa_status function_gradient(const cnn *n, const cnn_layer *layer, const void *x, const void *dy, void *dx) {
   const bppsa_op *op = &layer->about->op;
   const int64_t count = n->batch * layer->in;
-  if (bppsa_op_is_identity(op)) {
+  if (copies(op)) {
     return copy(n, count, dy, dx);
   }
   if (bppsa_op_is_pool(&layer->about->op)) {
@@ -319,16 +327,50 @@ template <typename real> bppsa_status apply_masks(const cnn *n, bool gradients) 
   return launched("masks: launch");
 }
 
+bool is_norm(const cnn_layer *layer) {
+  return layer->about->op.kind == BPPSA_OPERATOR_BATCHNORM2D;
+}
+
+/* Does the operator leave numbers out in this pass? */
+bool drops(const cnn *n, const cnn_layer *layer) {
+  return layer->about->op.kind == BPPSA_OPERATOR_DROPOUT && layer->about->op.dropping && n->training.samples != NULL;
+}
+
+/* to = factors · from, the same factors in both directions. */
+bppsa_status drop(const cnn *n, const cnn_layer *layer, const void *from, void *to) {
+  const bppsa_cnn_pass pass = bppsa_cnn_pass_of(n, layer, n->batch);
+  return bppsa_dropout_queue(n->gpu->main.stream, &pass, n->gpu->drawn, from, to);
+}
+
+bppsa_status norm_forward(const cnn *n, const cnn_layer *layer, const void *x) {
+  const bppsa_cnn_pass pass = bppsa_cnn_pass_of(n, layer, n->batch);
+  return bppsa_norm_queue_forward(n->gpu->main.stream, &pass, x, layer->y);
+}
+
 template <typename real> bppsa_status layer_forward(const cnn *n, const cnn_layer *layer, const void *x) {
   return is_conv(layer)       ? conv_forward<real>(n, layer, x)
+         : is_norm(layer)     ? norm_forward(n, layer, x)
+         : drops(n, layer)    ? drop(n, layer, x, layer->y)
          : layer->weight >= 0 ? linear_forward<real>(n, layer, x)
                               : function_forward<real>(n, layer, x);
 }
 
+/* Tells dropouts the step of training and the samples. */
+bppsa_status put_drawn(const cnn *n) {
+  const int64_t size = (int64_t)sizeof *n->gpu->drawn;
+  if (n->gpu->drawn == NULL || n->training.samples == NULL) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_memory_queue_put(n->device, n->gpu->drawn, n->gpu->step, size));
+  return bppsa_memory_queue_put(n->device, n->gpu->drawn + 1, n->training.samples, n->batch * size);
+}
+
 template <typename real> bppsa_status forward(const cnn *n) {
+  BPPSA_TRY(put_drawn(n));
   BPPSA_TRY(apply_masks<real>(n, false));
   for (int64_t i = 0; i < n->network.count; ++i) {
-    BPPSA_TRY(layer_forward<real>(n, &n->layers[i], bppsa_cnn_input(n, i)));
+    BPPSA_TRY(n->network.layers[i].node != BPPSA_CNN_OPERATOR ? bppsa_cnn_graph_forward(n, i)
+                                                              : layer_forward<real>(n, &n->layers[i], bppsa_cnn_input(n, i)));
   }
   return BPPSA_OK;
 }
@@ -351,17 +393,31 @@ bppsa_status main_follows(const cnn_gpu *gpu) {
   return bppsa_cuda_check(cudaStreamWaitEvent(gpu->main.stream, gpu->done, 0), "gradients of weights: event");
 }
 
+bppsa_status norm_weights(const cnn *n, const cnn_layer *layer, const void *x, const void *dy) {
+  const bppsa_cnn_pass pass = bppsa_cnn_pass_of(n, layer, n->batch);
+  return bppsa_norm_queue_weights(n->gpu->side.stream, &pass, dy, x);
+}
+
+bppsa_status norm_input(const cnn *n, const cnn_layer *layer, const void *x, const void *dy, void *dx) {
+  const bppsa_cnn_pass pass = bppsa_cnn_pass_of(n, layer, n->batch);
+  return bppsa_norm_queue_input(n->gpu->main.stream, &pass, dy, x, dx);
+}
+
 template <typename real> bppsa_status weight_gradient(const cnn *n, int64_t i, const void *x, const void *dy) {
   const cnn_layer *layer = &n->layers[i];
-  return is_conv(layer)       ? conv_weight_gradient<real>(n, layer, &n->gpu->side, dy, x)
-         : layer->weight >= 0 ? linear_weight_gradient<real>(n, layer, &n->gpu->side, dy, x)
-                              : BPPSA_OK;
+  return is_conv(layer)                      ? conv_weight_gradient<real>(n, layer, &n->gpu->side, dy, x)
+         : is_norm(layer)                    ? norm_weights(n, layer, x, dy)
+         : bppsa_cnn_is_affine(layer->about) ? bppsa_cnn_graph_weight_gradient(n, i, dy, n->gpu->side.stream)
+         : layer->weight >= 0                ? linear_weight_gradient<real>(n, layer, &n->gpu->side, dy, x)
+                                             : BPPSA_OK;
 }
 
 /* dx = Jᵀ dy by the operator itself. */
 template <typename real>
 bppsa_status input_gradient(const cnn *n, const cnn_layer *layer, const void *x, const void *dy, void *dx) {
   return is_conv(layer)       ? conv_input_gradient<real>(n, layer, dy, dx)
+         : is_norm(layer)     ? norm_input(n, layer, x, dy, dx)
+         : drops(n, layer)    ? drop(n, layer, dy, dx)
          : layer->weight >= 0 ? linear_input_gradient<real>(n, layer, dy, dx)
                               : function_gradient<real>(n, layer, x, dy, dx);
 }
@@ -374,17 +430,21 @@ template <typename real> bppsa_status backward(cnn *n) {
     BPPSA_TRY(linear_input_gradient<real>(n, &n->layers[n->elements], n->seed, bppsa_cnn_gradient(n, n->elements)));
   }
   BPPSA_TRY(weight_gradient<real>(n, n->elements, bppsa_cnn_input(n, n->elements), n->seed));
+  const bool graph = bppsa_cnn_is_graph(&n->network);
   if (n->scan != NULL) {
     BPPSA_TRY(bppsa_cnn_run_scan(n));
+  } else if (graph) {
+    bppsa_cnn_graph_begin(n);
   }
   for (int64_t t = n->elements; t >= 1; --t) {
     const cnn_layer *layer = &n->layers[t - 1];
-    const void *x = bppsa_cnn_input(n, t - 1), *dy = bppsa_cnn_gradient(n, t);
+    const void *x = bppsa_cnn_input(n, t - 1), *dy;
     if (layer->weight >= 0) {
       BPPSA_TRY(side_follows(gpu));
     }
-    if (n->scan == NULL && (t > 1 || n->config.input_gradients)) {
-      BPPSA_TRY(input_gradient<real>(n, layer, x, dy, bppsa_cnn_gradient(n, t - 1)));
+    BPPSA_TRY(bppsa_cnn_output_gradient(n, t, &dy));
+    if (n->scan == NULL && (t > 1 || n->config.input_gradients)) { /* in a graph, layer 0 reads the network's input too */
+      BPPSA_TRY(graph ? bppsa_cnn_graph_backward(n, t) : input_gradient<real>(n, layer, x, dy, bppsa_cnn_gradient(n, t - 1)));
     }
     BPPSA_TRY(weight_gradient<real>(n, t - 1, x, dy));
   }
@@ -482,6 +542,7 @@ extern "C" bppsa_status bppsa_cnn_cuda_create(cnn *n) {
   }
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(gpu->index), "network"));
   BPPSA_TRY(make_convs(n));
+  BPPSA_TRY(bppsa_memory_alloc_staging(n->device, sizeof *gpu->step, (void **)&gpu->step));
   return make_side(n);
 }
 
@@ -507,15 +568,20 @@ extern "C" bppsa_status bppsa_cnn_cuda_visit(cnn *n, bppsa_cnn_visit visit, int6
   cnn_gpu *gpu = n->gpu;
   const int64_t size = (int64_t)bppsa_dtype_size(n->config.dtype), parameters = n->base.reals * size;
   int64_t partials = 0, unaligned = 0, framed;
-  bool masked = false;
+  int64_t largest = 0, gathered;
+  bool masked = false, drops = false;
   for (int64_t i = 0; i < n->network.count; ++i) {
     const cnn_layer *layer = &n->layers[i];
+    const int64_t tensor = bppsa_cnn_size(&n->network, i);
+    largest = bppsa_cnn_is_graph(&n->network) ? larger(largest, tensor) : 0;
+    drops = drops || layer->about->op.dropping;
     masked = masked || layer->mask != NULL;
     unaligned = is_conv(layer) && n->config.method.backward == BPPSA_BACKWARD_SCAN ? larger(unaligned, layer->out) : unaligned;
-    if (layer->weight >= 0 && !is_conv(layer)) {
+    if (layer->about->op.kind == BPPSA_OPERATOR_LINEAR) {
       partials = larger(partials, parts_of(layer, n->config.batch) * layer->out * (layer->in + 1) * size);
     }
   }
+  gathered = bppsa_mul(largest * size, n->config.batch, &gathered) ? gathered : -1;
   framed = bppsa_mul(gpu->framed_reals * size, n->config.batch, &framed) ? framed : -1;
   const int64_t unaligned_bytes = bppsa_mul(unaligned * size, n->config.batch, &unaligned) ? unaligned : -1;
   const struct {
@@ -530,7 +596,9 @@ extern "C" bppsa_status bppsa_cnn_cuda_visit(cnn *n, bppsa_cnn_visit visit, int6
                 {framed != 0, &gpu->framed_x, framed},
                 {framed != 0, &gpu->framed_dx, framed},
                 {unaligned_bytes != 0, &gpu->aligned_dy, unaligned_bytes},
-                {masked, &gpu->kept, n->base.reals}};
+                {masked, &gpu->kept, n->base.reals},
+                {largest > 0, &n->gathered, gathered},
+                {drops, &gpu->drawn, (n->config.batch + 1) * (int64_t)sizeof *gpu->drawn}};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) {
     if (arrays[i].wanted) {
       BPPSA_TRY(visit(arrays[i].array, arrays[i].bytes, sum));
@@ -568,8 +636,17 @@ extern "C" void bppsa_cnn_cuda_destroy(cnn *n) {
   for (const cudaEvent_t event : {gpu->ready, gpu->done}) {
     (void)(event != NULL ? cudaEventDestroy(event) : cudaSuccess);
   }
+  bppsa_memory_free_staging(n->device, gpu->step);
   bppsa_free(gpu->convs);
   bppsa_free(gpu);
+}
+
+extern "C" void bppsa_cnn_cuda_tell_step(cnn *n, int64_t step) {
+  *n->gpu->step = step;
+}
+
+extern "C" bppsa_status bppsa_cnn_cuda_drop_factors(const cnn *n, const cnn_layer *layer, void *factors) {
+  return drop(n, layer, NULL, factors);
 }
 
 extern "C" bppsa_status bppsa_cnn_cuda_forward(cnn *n) {
@@ -582,12 +659,12 @@ extern "C" bppsa_status bppsa_cnn_cuda_backward(cnn *n) {
   return OF_TYPE(n, backward, n);
 }
 
-extern "C" bppsa_status bppsa_cnn_cuda_layer_forward(cnn *n, int64_t i, const void *x) {
+extern "C" bppsa_status bppsa_cnn_cuda_layer_forward(const cnn *n, int64_t i, const void *x) {
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(n->gpu->index), "forward pass"));
   return OF_TYPE(n, layer_forward, n, &n->layers[i], x);
 }
 
-extern "C" bppsa_status bppsa_cnn_cuda_layer_input(cnn *n, int64_t i, const void *x, const void *dy, void *dx) {
+extern "C" bppsa_status bppsa_cnn_cuda_layer_input(const cnn *n, int64_t i, const void *x, const void *dy, void *dx) {
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(n->gpu->index), "backward pass"));
   return OF_TYPE(n, input_gradient, n, &n->layers[i], x, dy, dx);
 }

@@ -26,6 +26,10 @@ typedef struct {
   void *const *lent_values, *const *lent_gradients; /* of its weight and bias, where a pass lends them (below) */
   bppsa_jacobian *jt;                               /* with a scan, for elements */
   void *values; /* with a scan: values of its transposed Jacobian, [nnz] or [B][nnz]; NULL: they are not used */
+  /* in a graph's scan on a GPU, where ones are stored as entries: where each of the layer's own entries is among all of them, in
+   * the GPU's memory, and their number; places NULL: all entries are the layer's own, or all are constant */
+  int64_t *entry_places, own_entries;
+  bool constant;
 } cnn_layer;
 
 typedef struct cnn_gpu cnn_gpu; /* cnn_cuda.cu */
@@ -60,7 +64,8 @@ typedef struct {
   /* of a graph; otherwise zero. g_t is the gradient of tensor t in BP, and that of the live set x_t in a scan */
   bppsa_cnn_elements elements_made; /* its live sets, and with a scan its patterns */
   void *gathered;                   /* [B][size of the largest tensor]: one tensor's gradient, or a part of it */
-  bool *written;                    /* BP: has anything reached the gradient of tensor 0 .. n? */
+  bool *written;                    /* BP: has anything reached the gradient of tensor 0 .. n? In host memory */
+  void *entries;                    /* on a GPU, with a scan: the own entries of one layer, before they go to their places */
   int64_t bytes;                    /* that the network holds, as bppsa_cnn_count says */
 } cnn;
 
@@ -77,6 +82,8 @@ void *bppsa_cnn_bias(const cnn *n, const cnn_layer *layer, bool gradient);
 const void *bppsa_cnn_input(const cnn *n, int64_t i);  /* of layer i, its first one */
 const void *bppsa_cnn_output(const cnn *n, int64_t i); /* of layer i; i = -1: the network's input */
 void *bppsa_cnn_gradient(const cnn *n, int64_t t);     /* g_t for the present batch */
+/* The gradient of the output of layer t - 1 (bppsa_cnn_graph_gradient). */
+bppsa_status bppsa_cnn_output_gradient(const cnn *n, int64_t t, const void **gradient);
 /* Computes g_{n-1} .. g_1, and g_0 if it is wanted, from g_n by the scan. */
 bppsa_status bppsa_cnn_run_scan(cnn *n);
 /* For gradients.c, which says where each g_t is. bppsa_cnn_reuses: are g_t kept only as long as they are needed? */
@@ -94,21 +101,21 @@ bppsa_cnn_pass bppsa_cnn_pass_of(const cnn *n, const cnn_layer *layer, int64_t b
  * output's positions. Errors of bppsa_op_count. */
 bppsa_status bppsa_cnn_count_entries(const bppsa_cnn_layer *layer, const uint8_t *mask, int64_t *all, int64_t *kept);
 
-/* ---- a graph (graph.c): passes layer by layer, on a CPU ---- */
+/* ---- a graph (graph.c): passes layer by layer; on a GPU they are queued, and may fail with ERR_CUDA ---- */
 
 /* The output of a layer that is no operator. */
-void bppsa_cnn_graph_forward(const cnn *n, int64_t i);
+bppsa_status bppsa_cnn_graph_forward(const cnn *n, int64_t i);
 /* BP: begins a pass, in which g_n, the gradient of the last tensor, is set already. */
 void bppsa_cnn_graph_begin(const cnn *n);
 /* BP: adds to the gradients of the tensors that layer t - 1 reads what comes from its output, tensor t. The gradient of the
  * network's input is left out unless it is wanted. */
-void bppsa_cnn_graph_backward(const cnn *n, int64_t t);
-/* The gradients of weight and bias of layer i, a layer norm or a group norm, from dy, its output's. */
-void bppsa_cnn_graph_weight_gradient(const cnn *n, int64_t i, const void *dy);
-/* A scan: the values of J_tᵀ of a layer with blocks (cnn/blocks.h). */
-void bppsa_cnn_graph_fill(const cnn *n, int64_t t);
+bppsa_status bppsa_cnn_graph_backward(const cnn *n, int64_t t);
+/* The gradients of weight and bias of layer i, a layer norm or a group norm, from dy, its output's. stream: of a GPU. */
+bppsa_status bppsa_cnn_graph_weight_gradient(const cnn *n, int64_t i, const void *dy, void *stream);
+/* A scan: the entries of J_tᵀ of a layer with blocks (cnn/blocks.h), `stride` reals from sample to sample. */
+bppsa_status bppsa_cnn_graph_fill(const cnn *n, int64_t t, int64_t stride, void *values);
 /* The gradient of tensor t, [b][size] without gaps. After a scan it may be a copy, which the next call overwrites. */
-const void *bppsa_cnn_graph_gradient(const cnn *n, int64_t t);
+bppsa_status bppsa_cnn_graph_gradient(const cnn *n, int64_t t, const void **gradient);
 
 /* ---- on a GPU (cnn_cuda.cu) ---- */
 
@@ -126,11 +133,15 @@ bppsa_status bppsa_cnn_cuda_visit(cnn *n, bppsa_cnn_visit visit, int64_t *sum); 
 bppsa_status bppsa_cnn_cuda_start(cnn *n);
 void bppsa_cnn_cuda_destroy(cnn *n);
 bppsa_status bppsa_cnn_cuda_forward(cnn *n);
+/* The step of training of the next passes, for dropout. */
+void bppsa_cnn_cuda_tell_step(cnn *n, int64_t step);
+/* The factors of a dropout in the present pass [b][in]. */
+bppsa_status bppsa_cnn_cuda_drop_factors(const cnn *n, const cnn_layer *layer, void *factors);
 bppsa_status bppsa_cnn_cuda_backward(cnn *n);
 /* Passes of layer i alone, on n->batch samples: y, or dx, or the gradients of the weights. The layer has y, places and lent
  * arrays. */
-bppsa_status bppsa_cnn_cuda_layer_forward(cnn *n, int64_t i, const void *x);
-bppsa_status bppsa_cnn_cuda_layer_input(cnn *n, int64_t i, const void *x, const void *dy, void *dx);
+bppsa_status bppsa_cnn_cuda_layer_forward(const cnn *n, int64_t i, const void *x);
+bppsa_status bppsa_cnn_cuda_layer_input(const cnn *n, int64_t i, const void *x, const void *dy, void *dx);
 bppsa_status bppsa_cnn_cuda_layer_weights(cnn *n, int64_t i, const void *x, const void *dy);
 
 #ifdef __cplusplus

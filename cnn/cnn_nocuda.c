@@ -39,17 +39,26 @@ bppsa_status bppsa_cnn_cuda_backward(cnn *n) {
   return without();
 }
 
-bppsa_status bppsa_cnn_cuda_layer_forward(cnn *n, int64_t i, const void *x) {
+bppsa_status bppsa_cnn_cuda_layer_forward(const cnn *n, int64_t i, const void *x) {
   (void)n, (void)i, (void)x;
   return without();
 }
 
-bppsa_status bppsa_cnn_cuda_layer_input(cnn *n, int64_t i, const void *x, const void *dy, void *dx) {
+bppsa_status bppsa_cnn_cuda_layer_input(const cnn *n, int64_t i, const void *x, const void *dy, void *dx) {
   (void)n, (void)i, (void)x, (void)dy, (void)dx;
   return without();
 }
 
 bppsa_status bppsa_cnn_cuda_layer_weights(cnn *n, int64_t i, const void *x, const void *dy) {
   (void)n, (void)i, (void)x, (void)dy;
+  return without();
+}
+
+void bppsa_cnn_cuda_tell_step(cnn *n, int64_t step) {
+  (void)n, (void)step;
+}
+
+bppsa_status bppsa_cnn_cuda_drop_factors(const cnn *n, const cnn_layer *layer, void *factors) {
+  (void)n, (void)layer, (void)factors;
   return without();
 }

@@ -20,6 +20,7 @@
 #define BPPSA_CNN_GROUPS_H
 
 #include "cnn/network.h"
+#include "core/base/host_device.h"
 
 enum { BPPSA_CNN_GROUP_SUMS = 2 }; /* m and r */
 
@@ -34,10 +35,10 @@ bppsa_cnn_groups bppsa_cnn_groups_of(const bppsa_cnn_layer *layer);
  * axes. */
 bppsa_status bppsa_cnn_groups_check(const bppsa_cnn_layer *layer);
 
-static inline int64_t bppsa_cnn_group_of(const bppsa_cnn_groups *g, int64_t i) {
+static inline BPPSA_HOST_DEVICE int64_t bppsa_cnn_group_of(const bppsa_cnn_groups *g, int64_t i) {
   return i / (g->size * g->inner) * g->inner + i % g->inner;
 }
-static inline int64_t bppsa_cnn_group_first(const bppsa_cnn_groups *g, int64_t group) {
+static inline BPPSA_HOST_DEVICE int64_t bppsa_cnn_group_first(const bppsa_cnn_groups *g, int64_t group) {
   return group / g->inner * g->size * g->inner + group % g->inner;
 }
 

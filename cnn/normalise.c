@@ -4,35 +4,17 @@
 
 #include "core/compute/flush.h"
 #include "core/compute/pool.h"
-#include "core/compute/squash.h"
 
-/* The layer's geometry. */
-typedef struct {
-  const bppsa_normalise_call *call;
-  bppsa_cnn_groups g;
-  int64_t values, plane; /* of a sample; of a channel */
-  bool softmax, halves;  /* halves: the layer is the sums */
-  bool by_channel;       /* a weight belongs to a channel, otherwise to a position in the group */
-} geometry;
-
-static geometry geometry_of(const bppsa_normalise_call *call) {
-  const bppsa_cnn_layer *layer = call->layer;
+bppsa_normalise_geometry bppsa_normalise_geometry_of(const bppsa_cnn_layer *layer) {
   const int64_t *in = layer->op.in;
   const bool sums = layer->node == BPPSA_CNN_SUMS;
-  return (geometry){.call = call,
-                    .g = bppsa_cnn_groups_of(layer),
-                    .values = in[0] * in[1] * in[2],
-                    .plane = in[1] * in[2],
-                    .softmax = (sums ? layer->of : layer->node) == BPPSA_CNN_SOFTMAX,
-                    .halves = sums,
-                    .by_channel = layer->node == BPPSA_CNN_GROUPNORM};
-}
-
-/* e^(x - m), m >= x, by multiplications and additions alone. */
-static double power_below(double x, double m) {
-  enum { VANISHES = 709 /* from which on bppsa_squash_exp gives 0 */ };
-  const double below = m - x;
-  return bppsa_squash_exp_f64(below > VANISHES ? VANISHES : below, 0);
+  return (bppsa_normalise_geometry){.g = bppsa_cnn_groups_of(layer),
+                                    .values = in[0] * in[1] * in[2],
+                                    .plane = in[1] * in[2],
+                                    .softmax = (sums ? layer->of : layer->node) == BPPSA_CNN_SOFTMAX,
+                                    .halves = sums,
+                                    .by_channel = layer->node == BPPSA_CNN_GROUPNORM,
+                                    .epsilon = layer->op.epsilon};
 }
 
 #define EACH_REAL "cnn/normalise.inc"

@@ -88,34 +88,6 @@ static void test_chains(void **state) {
   }
 }
 
-/* Batch norms, and dropout in training, have no kernels. */
-static void test_norms_refused(void **state) {
-  (void)state;
-  static const char *const texts[] = {"{\"input\": [2, 3, 3], \"layers\": [{\"name\": \"n\", \"op\": \"batchnorm2d\"}, "
-                                      "{\"name\": \"h\", \"op\": \"linear\", \"out\": 2}]}",
-                                      "{\"input\": [2, 3, 3], \"layers\": [{\"name\": \"n\", \"op\": \"dropout\"}, {\"name\": "
-                                      "\"h\", \"op\": \"linear\", \"out\": 2}]}"};
-  static const char *const messages[] = {"layer 'n': batchnorm2d has no kernels for a GPU, expected device cpu",
-                                         "layer 'n': dropout in training has no kernels for a GPU, expected device cpu"};
-  if (bppsa_device_get_kind(device) != BPPSA_CUDA) {
-    skip();
-  }
-  for (int i = 0; i < 2; ++i) {
-    bppsa_cnn_network network;
-    bppsa_model *model = NULL;
-    assert_int_equal(bppsa_cnn_network_parse("net", texts[i], (int64_t)strlen(texts[i]), &network), BPPSA_OK);
-    bppsa_cnn_config config = bppsa_cnn_config_default();
-    config.batch = 2;
-    config.dropping = true;
-    assert_int_equal(bppsa_cnn_create(&network, &config, device, &model), BPPSA_ERR_UNSUPPORTED);
-    assert_string_equal(bppsa_last_error(), messages[i]);
-    config.dropping = false; /* then dropout is the identity */
-    assert_int_equal(bppsa_cnn_create(&network, &config, device, &model), i == 0 ? BPPSA_ERR_UNSUPPORTED : BPPSA_OK);
-    bppsa_model_destroy(model);
-    bppsa_cnn_network_free(&network);
-  }
-}
-
 /* ---- LeNet-5 ---- */
 
 static void test_lenet(void **state) {
@@ -382,10 +354,10 @@ static void test_memory(void **state) {
 int main(void) {
   device = test_device(2);
   host = cpu_device(2);
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_chains),   cmocka_unit_test(test_norms_refused), cmocka_unit_test(test_lenet),
-      cmocka_unit_test(test_captures), cmocka_unit_test(test_sizes),         cmocka_unit_test(test_masks),
-      cmocka_unit_test(test_refusals), cmocka_unit_test(test_nonfinite),     cmocka_unit_test(test_memory)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_chains),    cmocka_unit_test(test_lenet),
+                                     cmocka_unit_test(test_captures),  cmocka_unit_test(test_sizes),
+                                     cmocka_unit_test(test_masks),     cmocka_unit_test(test_refusals),
+                                     cmocka_unit_test(test_nonfinite), cmocka_unit_test(test_memory)};
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   bppsa_device_destroy(device);
   bppsa_device_destroy(host);
