@@ -343,6 +343,35 @@ static void test_cnn_resume(void **state) {
   bppsa_safetensors_destroy(mask);
 }
 
+/* A graph with a residual, normalisations and dropout: loss by loss as on the processor, by the batch's statistics and by given ones;
+ * training that begins on the processor goes on here. */
+static void test_graphs(void **state) {
+  (void)state;
+  static const char *const graph =
+      "{\"input\": [2, 6, 5], \"layers\": [{\"name\": \"c\", \"op\": \"conv2d\", \"out\": 4, \"kernel\": 3, \"padding\": 1, "
+      "\"bias\": false}, {\"name\": \"n\", \"op\": \"batchnorm2d\"}, {\"name\": \"r\", \"op\": \"gelu\"}, {\"name\": \"d\", "
+      "\"op\": \"dropout\", \"p\": 0.2}, {\"name\": \"k\", \"op\": \"conv2d\", \"out\": 4, \"kernel\": 3, \"padding\": 1, "
+      "\"groups\": 4}, {\"name\": \"g\", \"op\": \"groupnorm\", \"groups\": 2}, {\"name\": \"s\", \"op\": \"add\", "
+      "\"inputs\": [\"g\", \"r\"]}, {\"name\": \"p\", \"op\": \"global_avgpool\"}, {\"name\": \"f\", \"op\": \"flatten\"}, "
+      "{\"name\": \"h\", \"op\": \"linear\", \"out\": 3}]}";
+  static const char *const methods[] = {"--backward bp", "--backward bp --batch-norm given",
+                                        "--algorithm linear --batch-norm given", "--up-levels 1 --batch-norm given"};
+  put_cnn_files();
+  put_text("graph.json", graph);
+  for (int m = 0; m < 4; ++m) {
+    json_t *mine = run_json("train graph.json " IMAGES " --dtype f64 --iterations 5 --json %s", methods[m]);
+    json_t *its = run_json("train graph.json " IMAGES " --dtype f64 --iterations 5 --json %s %s", methods[m], device);
+    assert_same_rows(mine, its, "loss", 1e-10);
+    json_decref(mine);
+    json_decref(its);
+  }
+  const char *line = "train graph.json " IMAGES " --dtype f64 --backward bp";
+  assert_runs("%s --iterations 6 --save-weights C.safetensors", line);
+  assert_runs("%s --iterations 3 --checkpoint graph_parts", line);
+  assert_runs("%s --iterations 6 --checkpoint graph_parts --resume --save-weights D.safetensors %s", line, device);
+  assert_same_files("C.safetensors", "D.safetensors", 1e-9);
+}
+
 static void test_cnn_requests(void **state) {
   (void)state;
   put_cnn_files();
@@ -362,10 +391,10 @@ static void test_cnn_requests(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_grad),     cmocka_unit_test(test_nonfinite),  cmocka_unit_test(test_train_and_eval),
-      cmocka_unit_test(test_certify),  cmocka_unit_test(test_resume),     cmocka_unit_test(test_measured_plan),
-      cmocka_unit_test(test_cnn),      cmocka_unit_test(test_cnn_resume), cmocka_unit_test(test_cnn_requests),
-      cmocka_unit_test(test_jacobian), cmocka_unit_test(test_sequences)};
+      cmocka_unit_test(test_grad),         cmocka_unit_test(test_nonfinite),  cmocka_unit_test(test_train_and_eval),
+      cmocka_unit_test(test_certify),      cmocka_unit_test(test_resume),     cmocka_unit_test(test_measured_plan),
+      cmocka_unit_test(test_cnn),          cmocka_unit_test(test_cnn_resume), cmocka_unit_test(test_graphs),
+      cmocka_unit_test(test_cnn_requests), cmocka_unit_test(test_jacobian),   cmocka_unit_test(test_sequences)};
   const char *name = getenv("BPPSA_TEST_DEVICE");
   static char text[64];
   bppsa_device_destroy(test_device(1)); /* skips the test where the device is missing */
