@@ -310,14 +310,15 @@ static void test_one_reset(void **state) {
 }
 
 /* The same in wide layers, with one reset in the middle of each chunk: the tail alone mends, or the first round does. In front of
- * the reset a walk has not reached its chunk's end, and the next chunk is walked from that end. On an emulated GPU without clusters
- * the kernels of any width do this; such a GPU has no speculative BP. */
+ * the reset a walk has not reached its chunk's end, and the next chunk is walked from that end. An emulated GPU without clusters does
+ * this with the kernels of any width, and has no speculative BP. */
 static void test_one_reset_wide(void **state) {
   (void)state;
   enum { CHUNKS = 4, EACH = 10, WARM_UP = 3, AT = 4 };
   for (int k = 0; k < CELLS * 2 * 2; ++k) {
     const bool tail = k / CELLS % 2 == 0, clusters = k / CELLS / 2 == 0;
-    problem p = problem_of(k % CELLS, k % 2 == 0 ? BPPSA_F32 : BPPSA_F64, CHUNKS * EACH, 2, 37);
+    const int64_t batch = clusters ? 2 : 1;
+    problem p = problem_of(k % CELLS, k % 2 == 0 ? BPPSA_F32 : BPPSA_F64, CHUNKS * EACH, batch, clusters ? 37 : 130);
     uint8_t mask[CHUNKS * EACH * 2] = {0};
     p.config.loss_all = p.config.input_gradients = p.state = true;
     speculate(&p, CHUNKS, WARM_UP);
@@ -331,8 +332,8 @@ static void test_one_reset_wide(void **state) {
     const done of = check_same(&p, 1, mask);
     set_most("SIMT_MOST_CLUSTER", NULL);
     assert_int_equal(of.forward.path, WARM_UP + EACH + (tail ? (CHUNKS - 1) * AT : AT));
-    assert_int_equal(of.forward.mended, 2 * (CHUNKS - 1));
-    assert_true(of.forward.rounds == !tail && of.forward.tails == (tail ? 2 : 0) && of.forward.reseeded == 0);
+    assert_int_equal(of.forward.mended, batch * (CHUNKS - 1));
+    assert_true(of.forward.rounds == !tail && of.forward.tails == (tail ? batch : 0) && of.forward.reseeded == 0);
     free_numbers(&p);
   }
 }
