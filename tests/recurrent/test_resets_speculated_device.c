@@ -310,8 +310,8 @@ static void test_one_reset(void **state) {
 }
 
 /* The same in wide layers, with one reset in the middle of each chunk: the tail alone mends, or the first round does. In front of
- * the reset a walk has not reached its chunk's end, and the next chunk is walked from that end. An emulated GPU without clusters does
- * this with the kernels of any width, and has no speculative BP. */
+ * the reset a walk has not reached its chunk's end, and the next chunk is walked from that end. An emulated GPU without clusters
+ * does this with the kernels of any width, and has no speculative BP. */
 static void test_one_reset_wide(void **state) {
   (void)state;
   enum { CHUNKS = 4, EACH = 10, WARM_UP = 3, AT = 4 };
