@@ -309,6 +309,35 @@ static void test_one_reset(void **state) {
   }
 }
 
+/* The same in wide layers, with one reset in the middle of each chunk: the tail alone mends, or the first round does. In front of
+ * the reset a walk has not reached its chunk's end, and the next chunk is walked from that end. An emulated GPU without clusters
+ * does this with the kernels of any width, and has no speculative BP. */
+static void test_one_reset_wide(void **state) {
+  (void)state;
+  enum { CHUNKS = 4, EACH = 10, WARM_UP = 3, AT = 4 };
+  for (int k = 0; k < CELLS * 2 * 2; ++k) {
+    const bool tail = k / CELLS % 2 == 0, clusters = k / CELLS / 2 == 0;
+    const int64_t batch = clusters ? 2 : 1;
+    problem p = problem_of(k % CELLS, k % 2 == 0 ? BPPSA_F32 : BPPSA_F64, CHUNKS * EACH, batch, clusters ? 37 : 130);
+    uint8_t mask[CHUNKS * EACH * 2] = {0};
+    p.config.loss_all = p.config.input_gradients = p.state = true;
+    speculate(&p, CHUNKS, WARM_UP);
+    p.config.forward.rounds = tail ? 0 : 1;
+    p.config.method.backward = BPPSA_BACKWARD_BP;
+    make_numbers(&p, (uint64_t)k + 30);
+    for (int64_t chunk = 0; chunk < CHUNKS; ++chunk) {
+      cut_at(mask, &p, chunk * EACH + AT);
+    }
+    set_most("SIMT_MOST_CLUSTER", clusters ? NULL : "1");
+    const done of = check_same(&p, 1, mask);
+    set_most("SIMT_MOST_CLUSTER", NULL);
+    assert_int_equal(of.forward.path, WARM_UP + EACH + (tail ? (CHUNKS - 1) * AT : AT));
+    assert_int_equal(of.forward.mended, batch * (CHUNKS - 1));
+    assert_true(of.forward.rounds == !tail && of.forward.tails == (tail ? batch : 0) && of.forward.reseeded == 0);
+    free_numbers(&p);
+  }
+}
+
 /* With a reset in front of every step lanes begin where their chunks begin, and nothing is verified. */
 static void test_all_reset(void **state) {
   (void)state;
@@ -497,9 +526,10 @@ static void test_sequence(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_random),     cmocka_unit_test(test_random_wide),
-                                     cmocka_unit_test(test_one_reset),  cmocka_unit_test(test_all_reset),
-                                     cmocka_unit_test(test_last_alone), cmocka_unit_test(test_nan),
-                                     cmocka_unit_test(test_first_step), cmocka_unit_test(test_sequence)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_random),    cmocka_unit_test(test_random_wide),
+                                     cmocka_unit_test(test_one_reset), cmocka_unit_test(test_one_reset_wide),
+                                     cmocka_unit_test(test_all_reset), cmocka_unit_test(test_last_alone),
+                                     cmocka_unit_test(test_nan),       cmocka_unit_test(test_first_step),
+                                     cmocka_unit_test(test_sequence)};
   return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

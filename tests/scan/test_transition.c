@@ -328,11 +328,12 @@ static problem one_sample(bppsa_element element, bppsa_dtype dtype, int64_t n, i
   return p;
 }
 
-/* Is the product of all steps useless for the seed? As it was made and, if `sent`, as it arrives in a message. */
-static bool is_useless(const problem *p, const bppsa_device *device, bool sent) {
+/* Is the product of all steps useless for the seed? As it was made and, if `sent`, as it arrives in a message. cuts [n][b], on the
+ * device, or NULL. */
+static bool is_useless(const problem *p, const bppsa_device *device, const uint8_t *cuts, bool sent) {
   const int64_t width = (int64_t)bppsa_dtype_size(p->config.dtype), size = p->dims[0] * width;
   operand_copies copies = copy_operands(p, device);
-  part all = make_part(p, device, &copies, NULL, 0, p->config.jacobians, 1);
+  part all = make_part(p, device, &copies, cuts, 0, p->config.jacobians, 1);
   bppsa_transition *arrived = send(device, all.made, 1);
   bool useless = false;
   int64_t count = -1;
@@ -364,8 +365,8 @@ static void useless_gradients(void **state) {
     jt[columns[i] * D + 1] = -0x1p60;
     for (int d = 0; d < 2; ++d) {
       problem p = one_sample(BPPSA_ELEMENT_DENSE, d == 0 ? BPPSA_F32 : BPPSA_F64, 1, D, jt, seed);
-      assert_true(is_useless(&p, device, false));
-      assert_true(is_useless(&p, device, true));
+      assert_true(is_useless(&p, device, NULL, false));
+      assert_true(is_useless(&p, device, NULL, true));
       free_problem(&p);
     }
   }
@@ -388,12 +389,53 @@ static void infinite_gradients(void **state) {
       }
       problem matrices = one_sample(BPPSA_ELEMENT_DENSE, d == 0 ? BPPSA_F32 : BPPSA_F64, N, D, dense, seed);
       problem numbers = one_sample(BPPSA_ELEMENT_DIAGONAL, d == 0 ? BPPSA_F32 : BPPSA_F64, N, D, diagonal, seed);
-      assert_true(is_useless(&matrices, device, false));
-      assert_true(is_useless(&numbers, device, false));
+      assert_true(is_useless(&matrices, device, NULL, false));
+      assert_true(is_useless(&numbers, device, NULL, false));
       free_problem(&matrices);
       free_problem(&numbers);
     }
   }
+  bppsa_device_destroy(device);
+}
+
+/* The same of a product of which the last step is cut, so that its affine row alone is applied. W multiplies one number in each
+ * step. */
+static void infinite_behind_a_cut(void **state) {
+  (void)state;
+  enum { N = 3, D = 3 };
+  static const uint8_t cuts[N] = {0, 0, 1};
+  double ones[N * D] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
+  bppsa_device *device = test_device(1);
+  void *own_cuts = on_device(device, cuts, sizeof cuts);
+  for (int k = 0; k < 2 * (D + 1); ++k) {
+    const int large = k / 2; /* D: none is */
+    bppsa_scan_config c = bppsa_scan_config_default();
+    c.element = BPPSA_ELEMENT_RECURRENT;
+    c.matrices = 1;
+    c.dtype = k % 2 == 0 ? BPPSA_F32 : BPPSA_F64;
+    c.affine = true;
+    c.jacobians = N;
+    c.dim = D;
+    c.batch = 1;
+    problem p = make_problem(&c, 7);
+    double w[D * D] = {0}, u[(N + 1) * D];
+    for (int i = 0; i < (N + 1) * D; ++i) {
+      u[i] = k % 2 == 0 ? 0x1p100 : 0x1p900;
+    }
+    for (int i = 0; i < D; ++i) {
+      w[i * (D + 1)] = i != large ? 1 : k % 2 == 0 ? 0x1p20 : 0x1p80;
+    }
+    bppsa_free(p.weights[0]);
+    bppsa_free(p.columns[0]);
+    bppsa_free(p.typed_u);
+    p.weights[0] = rounded(c.dtype, w, D * D);
+    p.columns[0] = rounded(c.dtype, ones, N * D);
+    p.typed_u = rounded(c.dtype, u, (N + 1) * D);
+    assert_true(is_useless(&p, device, own_cuts, false) == (large < D));
+    assert_true(is_useless(&p, device, own_cuts, true) == (large < D));
+    free_problem(&p);
+  }
+  bppsa_memory_free(device, own_cuts);
   bppsa_device_destroy(device);
 }
 
@@ -435,9 +477,10 @@ static void wide_joins(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_element),      cmocka_unit_test(nothing_refused), cmocka_unit_test(operands_refused),
-      cmocka_unit_test(differing_sizes),    cmocka_unit_test(cancelled_rows),  cmocka_unit_test(useless_gradients),
-      cmocka_unit_test(infinite_gradients), cmocka_unit_test(wide_joins),      cmocka_unit_test(cut_elements)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_element),      cmocka_unit_test(nothing_refused),
+                                     cmocka_unit_test(operands_refused),   cmocka_unit_test(differing_sizes),
+                                     cmocka_unit_test(cancelled_rows),     cmocka_unit_test(useless_gradients),
+                                     cmocka_unit_test(infinite_gradients), cmocka_unit_test(wide_joins),
+                                     cmocka_unit_test(cut_elements),       cmocka_unit_test(infinite_behind_a_cut)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
