@@ -2,7 +2,7 @@
  * another one. Zeros, or the learned state, are written and not multiplied. BPPSA_TEST_DEVICE names the device. */
 #include "tests/recurrent/resets_device.h"
 
-enum { CUT = 13 };
+enum { CUT = 13, WIDER_THAN_A_BLOCK = 130 }; /* up to 128 units of an RNN one block has room for its kernels of wide layers */
 
 /* Cuts all samples in front of step `cut`, and some elsewhere. NaN (or inf) in x, or in the seed, of a step on one side leaves the
  * other side as it is. */
@@ -163,6 +163,7 @@ static void test_fallback(void **state) {
   for (int k = 0; k < CELLS; ++k) {
     problem p = problem_of(k, WIDEST, k == LSTM ? BPPSA_F64 : BPPSA_F32);
     use_way(&p, &ways[0]);
+    p.config.hidden = k == RNN ? WIDER_THAN_A_BLOCK : p.config.hidden;
     make_numbers(&p, (uint64_t)k);
     check_side(&p, CUT - 1, (double)NAN);
     free_numbers(&p);
