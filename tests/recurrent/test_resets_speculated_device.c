@@ -412,11 +412,12 @@ static double *numbers_of(const bppsa_view *view) {
 
 /* x and the gradient of the outputs are NaN in one step of an episode. Nothing outside of it is, and what is outside is the same as
  * without NaN but for roundings. An episode's end and its beginning lie within chunks, at their ends, and in warm-ups. */
-static void check_spoiled(int k, int64_t hidden, int64_t first, int64_t end, int64_t step) {
+static void check_spoiled(int k, int64_t hidden, bppsa_backward backward, int64_t first, int64_t end, int64_t step) {
   problem p = problem_of(k % CELLS, k / CELLS % 2 == 0 ? BPPSA_F32 : BPPSA_F64, 48, 2, hidden);
   uint8_t mask[48 * 2] = {0};
   double *outputs[2], *dx[2];
   p.config.loss_all = p.config.input_gradients = p.config.no_head = true;
+  p.config.method.backward = backward;
   speculate(&p, 4, 5);
   make_numbers(&p, 70);
   bppsa_free(p.seed);
@@ -463,9 +464,26 @@ static void test_nan(void **state) {
   static const int64_t episodes[][3] = {{5, 20, 11}, {12, 24, 13}, {22, 27, 26}, {10, 38, 30}};
   for (int k = 0; k < CELLS * 2; ++k) {
     for (size_t i = 0; i < sizeof episodes / sizeof *episodes; ++i) {
-      check_spoiled(k, k % 2 == 0 ? 6 : i % 2 == 0 ? 17 : 35, episodes[i][0], episodes[i][1], episodes[i][2]);
+      check_spoiled(k,
+                    k % 2 == 0   ? 6
+                    : i % 2 == 0 ? 17
+                                 : 35,
+                    BPPSA_BACKWARD_SPECULATIVE, episodes[i][0], episodes[i][1], episodes[i][2]);
     }
   }
+}
+
+/* A parallel forward pass of the kernels of any width, which have no speculative BP: the next episode begins within a
+ * chunk and in a warm-up. One block has room for the kernels of wide layers of an RNN up to 128 units. */
+static void test_nan_any(void **state) {
+  (void)state;
+  static const int64_t ends[] = {20, 32, 22};
+  set_most("SIMT_MOST_CLUSTER", "1");
+  for (int k = 0; k < CELLS; ++k) {
+    const int64_t end = ends[k];
+    check_spoiled(k, k == RNN ? 130 : 70, BPPSA_BACKWARD_BP, 5, end, end - 1);
+  }
+  set_most("SIMT_MOST_CLUSTER", NULL);
 }
 
 /* ---- h0 ---- */
@@ -526,10 +544,10 @@ static void test_sequence(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_random),    cmocka_unit_test(test_random_wide),
-                                     cmocka_unit_test(test_one_reset), cmocka_unit_test(test_one_reset_wide),
-                                     cmocka_unit_test(test_all_reset), cmocka_unit_test(test_last_alone),
-                                     cmocka_unit_test(test_nan),       cmocka_unit_test(test_first_step),
-                                     cmocka_unit_test(test_sequence)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_random),     cmocka_unit_test(test_random_wide),
+                                     cmocka_unit_test(test_one_reset),  cmocka_unit_test(test_one_reset_wide),
+                                     cmocka_unit_test(test_all_reset),  cmocka_unit_test(test_last_alone),
+                                     cmocka_unit_test(test_nan),        cmocka_unit_test(test_nan_any),
+                                     cmocka_unit_test(test_first_step), cmocka_unit_test(test_sequence)};
   return cmocka_run_group_tests(tests, open_devices, close_devices);
 }
