@@ -161,6 +161,7 @@ static json_t *scans_json(const bppsa_layer_plans *plans) {
   ok = ok && bppsa_json_put(object, "layer_plans", layers_json(plans));
   if (config->recompute > 0) {
     ok = ok && bppsa_json_put_integer(object, "recompute", config->recompute) &&
+         bppsa_json_put_integer(object, "segments", bppsa_recurrent_segments(config)) &&
          bppsa_json_put_integer(object, "network_bytes", plans->bytes) &&
          bppsa_json_put_integer(object, "network_bytes_kept", plans->bytes_kept);
   }
@@ -277,6 +278,10 @@ void bppsa_layer_plans_text(const bppsa_layer_plans *plans, bppsa_text *text) {
     bppsa_text_add(text, "Memory: the network takes %s with the states of every %" PRId64 "th step, %s with all of them\n\n",
                    bppsa_text_si((double)plans->bytes, "B", bytes, sizeof bytes), config->recompute,
                    bppsa_text_si((double)plans->bytes_kept, "B", kept, sizeof kept));
+    if (config->method.backward == BPPSA_BACKWARD_SCAN) {
+      bppsa_text_add(text, "The scan goes through %" PRId64 " segments, one after the other; the levels are those of one.\n\n",
+                     bppsa_recurrent_segments(config));
+    }
   }
   if (plans->backward.candidate_count > 0) {
     bppsa_candidates_text(&plans->backward, text);
