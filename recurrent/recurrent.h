@@ -95,11 +95,11 @@ typedef struct {
   bppsa_backward_method speculation; /* of the method SPECULATIVE */
   bppsa_forward_part part;           /* zero: the network holds the whole sequence */
   /* K > 0: a network keeps the states of every K-th step alone (of a few steps more, where the weight gradients are summed in
-   * larger runs), and the backward pass computes the others again, a segment of steps at a time.
-   * It then holds about T / K + K states of each layer in the place of T, and no array but outputs, inputs and their gradients has
-   * all steps; a pass takes as long as one forward pass more. Bits are those of BP without it. A scan goes through one segment after the other, so that its critical path
-   * is that of a segment times their number. For BP and scans of whole samples on a CPU, in one direction, with a sequential forward
-   * pass. */
+   * larger runs), and the backward pass computes the others again, a segment of steps at a time. It then holds about T / K + K
+   * states of each layer in the place of T, and no array but outputs, inputs and their gradients has all steps; a pass takes as
+   * long as one forward pass more. Bits of BP are those without it. A scan goes through one segment after the other, so that its
+   * critical path is that of a segment times their number. For BP and scans of whole samples on a CPU, in one direction, with a
+   * sequential forward pass. */
   int64_t recompute;
   bool input_gradients;       /* computes the gradients of x and h0 too */
   int64_t memory_limit;       /* bytes the network may hold; 0: no limit */
