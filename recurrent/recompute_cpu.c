@@ -11,8 +11,8 @@
  * the weight gradients has been summed before.
  *
  * A scan goes through one segment after the other, too. It is planned once, for the longest segment; a shorter one stands at the
- * end of its arrays, behind steps whose Jacobians and gradients are 0. So its levels wait for each other in every segment anew, and its
- * critical path is as many times that of a segment as there are segments.
+ * end of its arrays, behind steps whose Jacobians and gradients are 0. So its levels wait for each other in every segment anew, and
+ * its critical path is as many times that of a segment as there are segments.
  *
  * A segment is a network of its own, on the stack: a copy whose sequence is the segment, a part of the whole one as far as resets
  * and dropout count steps, with the arrays of the network. So every pass over it is the ordinary one. */
