@@ -235,10 +235,10 @@ static bppsa_status setup_recompute(const bppsa_cli *cli, bppsa_gradient_method 
     method->backward = BPPSA_BACKWARD_BP;
   }
   *recompute = value->integer;
-  return method->backward == BPPSA_BACKWARD_BP || method->backward == BPPSA_BACKWARD_AUTO
+  return method->backward != BPPSA_BACKWARD_SPECULATIVE
              ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_ARGUMENT, "--recompute-every: given beside %s, expected --backward bp or auto",
-                          method->backward == BPPSA_BACKWARD_SCAN ? "a scan" : "speculative BP");
+             : bppsa_fail(BPPSA_ERR_ARGUMENT,
+                          "--recompute-every: given beside speculative BP, expected --backward bp, scan or auto");
 }
 
 bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_runs runs, bppsa_network_config *config) {

@@ -91,7 +91,7 @@ bppsa_status bppsa_layers_visit(recurrent_network *n, bool scans, bppsa_recurren
   BPPSA_TRY(bppsa_ragged_visit(n, visit, bytes));
   BPPSA_TRY(bppsa_resets_visit(n, visit, bytes));
   BPPSA_TRY(bppsa_sides_visit(n, visit, bytes));
-  BPPSA_TRY(bppsa_recompute_visit(n, visit, bytes));
+  BPPSA_TRY(bppsa_recompute_visit(n, scans, visit, bytes));
   if (forward) {
     BPPSA_TRY(bppsa_forward_visit_host(n, visit, bytes));
     BPPSA_TRY(bppsa_forward_visit_states(n, visit, bytes));

@@ -71,7 +71,9 @@ void bppsa_layers_scan_factors(recurrent_network *n, int64_t l) {
   }
 }
 
-static bppsa_status scan_layer(recurrent_network *n, int64_t l) {
+/* Computes the gradients of all states and the deltas by a scan. Its arrays are those of `whole`, which may have more steps in
+ * front of n's own, whose Jacobians and gradients are 0; cuts: which samples begin anew, of all these steps. */
+static bppsa_status scan_states(recurrent_network *n, int64_t l, const recurrent_network *whole, const uint8_t *cuts) {
   const void *weights[BPPSA_CELL_MATRICES];
   const int64_t hidden = n->config.hidden, row = bppsa_dtype_padded(n->config.dtype, hidden);
   bppsa_layers_pad_weights(n, l);
@@ -86,17 +88,22 @@ static bppsa_status scan_layer(recurrent_network *n, int64_t l) {
   const bppsa_scan_operands operands = {.batch = n->batch,
                                         .weights = weights,
                                         .weight_row = row,
-                                        .columns = (const void *const *)n->columns,
-                                        .diagonal = n->diagonal,
-                                        .cuts = bppsa_resets_mask(n, l, n->config.part.first),
-                                        .injected = bppsa_recurrent_injected(n, l) ? n->g : NULL,
-                                        .gradients = n->g};
+                                        .columns = (const void *const *)whole->columns,
+                                        .diagonal = whole->diagonal,
+                                        .cuts = cuts,
+                                        .injected = bppsa_recurrent_injected(n, l) ? whole->g : NULL,
+                                        .gradients = whole->g};
   BPPSA_TRY(n->layers[l].scan->execute(n->layers[l].scan, &operands));
   if (n->ragged.active) {
     sweep_steps(n, n->cell->deltas, l);
   } else {
     bppsa_layers_sweep(n, n->cell->deltas, l, &all, false);
   }
+  return BPPSA_OK;
+}
+
+static bppsa_status scan_layer(recurrent_network *n, int64_t l) {
+  BPPSA_TRY(scan_states(n, l, n, bppsa_resets_mask(n, l, n->config.part.first)));
   bppsa_reset_state_carry(n, l);
   return BPPSA_OK;
 }
@@ -308,23 +315,79 @@ int64_t bppsa_layers_run_end(const recurrent_network *n, int64_t first, int64_t 
   return end < p.from_h.rows ? end / n->batch : n->config.seq_len;
 }
 
-void bppsa_layers_bp_segment(const recurrent_network *n, recurrent_network *v, int64_t l, const void *behind, const void **end) {
+/* Computes the gradients and deltas of all steps of a segment v by a scan, which has the steps of the longest one. */
+static bppsa_status scan_segment(const recurrent_network *n, recurrent_network *v, int64_t l, int64_t own_steps) {
+  const int64_t hidden = n->config.hidden, batch = n->batch, more = bppsa_recompute_steps(n) - v->config.seq_len,
+                matrices = n->cell->matrices + n->cell->pair;
+  const size_t rows = (size_t)(more * batch), row = (size_t)(hidden * layers_size_of(n));
+  const uint8_t *mask = bppsa_resets_mask(v, l, v->config.part.first);
+  void *columns[BPPSA_CELL_MATRICES + 1];
+  recurrent_network scanned = *v;
+  for (int64_t k = 0; k < matrices; ++k) {
+    memset(n->columns[k], 0, rows * row);
+    columns[k] = bppsa_recurrent_offset(n, n->columns[k], more * batch * hidden);
+  }
+  if (n->cell->diagonal) {
+    memset(n->diagonal, 0, rows * row);
+  }
+  memset(n->g, 0, rows * (size_t)(bppsa_recurrent_state_size(n) * layers_size_of(n)));
+  if (mask != NULL) {
+    memset(n->recompute.cuts, 0, rows);
+    memcpy(n->recompute.cuts + rows, mask, (size_t)(v->config.seq_len * batch));
+  }
+  scanned.columns = columns;
+  scanned.diagonal = bppsa_recurrent_offset(n, n->diagonal, more * batch * hidden);
+  BPPSA_TRY(scan_states(&scanned, l, n, mask != NULL ? n->recompute.cuts : NULL));
+  scanned.config.seq_len = own_steps; /* the step behind them has been carried with the next segment */
+  bppsa_reset_state_carry(&scanned, l);
+  return BPPSA_OK;
+}
+
+/* The memory of some steps of a segment that a scan has computed. */
+static layers_window scanned_window(const recurrent_network *v, int64_t first, int64_t steps) {
+  const int64_t deltas = first * v->batch * v->cell->gates * v->config.hidden;
+  layers_window w = bppsa_layers_whole(v);
+  w.first = first;
+  w.steps = steps;
+  w.pre = bppsa_recurrent_offset(v, w.pre, deltas);
+  w.delta_h = bppsa_recurrent_offset(v, w.delta_h, deltas);
+  return w;
+}
+
+/* Computes what stands behind the weight gradients of a segment's steps: by a scan all of it, by BP that of the step that the next
+ * segment has too. */
+static bppsa_status enter_segment(const recurrent_network *n, recurrent_network *v, int64_t l, const void *behind,
+                                  int64_t own_steps) {
+  const int64_t size = bppsa_recurrent_state_size(n), batch = n->batch;
+  void *end = bppsa_layers_end_of_g(v, batch, size);
+  if (behind != NULL) {
+    memcpy(end, behind, (size_t)(batch * size * layers_size_of(n)));
+  }
+  if (n->layers[l].scan != NULL) {
+    return scan_segment(n, v, l, own_steps);
+  }
+  bppsa_layers_prepare_back(v, l);
+  if (behind != NULL) {
+    (void)bp_window(v, l, own_steps, 1, behind, n->config.input_gradients);
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_layers_segment(const recurrent_network *n, recurrent_network *v, int64_t l, const void *behind,
+                                  const void **end) {
+  const bool scans = n->layers[l].scan != NULL;
   const layer_products p = products_of(n, l);
   const bppsa_linear_cut cut = bppsa_linear_cut_rows(&p.from_h);
   const int64_t size = bppsa_recurrent_state_size(n), first = v->config.part.first, batch = n->batch,
                 last = v->config.seq_len - (behind != NULL);
-  const void *seed = behind != NULL ? behind : bppsa_layers_end_of_g(v, batch, size), *x = bppsa_layers_input_of(v, l);
-  bppsa_layers_prepare_back(v, l);
-  if (behind != NULL) {
-    memcpy(bppsa_layers_end_of_g(v, batch, size), behind, (size_t)(batch * size * layers_size_of(n)));
-    (void)bp_window(v, l, last, 1, seed, n->config.input_gradients);
-    seed = v->g;
-  }
+  const void *seed = behind != NULL ? v->g : bppsa_layers_end_of_g(v, batch, size), *x = bppsa_layers_input_of(v, l);
+  BPPSA_TRY(enter_segment(n, v, l, behind, last));
   for (int64_t row = (first + last) * batch; row > first * batch;) { /* run by run, from the last to the first */
     const int64_t part = (row - 1) / cut.length, start = part * cut.length, left = p.from_h.rows - start,
                   rows = left < cut.length ? left : cut.length, r = (row - 1 - start) / p.from_h.run * p.from_h.run,
                   count = row - start - r, step = (start + r) / batch - first;
-    const layers_window w = bp_window(v, l, step, count / batch, seed, n->config.input_gradients);
+    const layers_window w =
+        scans ? scanned_window(v, step, count / batch) : bp_window(v, l, step, count / batch, seed, n->config.input_gradients);
     seed = v->g;
     bppsa_linear_sum_run(&p.from_x, part, rows, r, count, w.pre, bppsa_recurrent_offset(n, x, step * batch * p.from_x.in), 0,
                          n->sums);
@@ -334,6 +397,7 @@ void bppsa_layers_bp_segment(const recurrent_network *n, recurrent_network *v, i
     row -= count;
   }
   *end = bppsa_recurrent_offset(n, v->g, batch * size);
+  return BPPSA_OK;
 }
 
 /* Runs BP on several threads, which share windows of whole parts. */

@@ -140,7 +140,7 @@ bppsa_status bppsa_recurrent_find_candidate(const bppsa_recurrent_config *config
   bppsa_recurrent_config tried = *config;
   bppsa_scan_config asked = bppsa_recurrent_scan_config(config, cell, 0), scan;
   asked.device = device;
-  if (config->recompute > 0 && index > 0) { /* BP alone, the first one, computes states again */
+  if (config->recompute > 0 && any && index > 0) { /* BP, the first one: a scan would wait for every segment */
     *found = false;
     return BPPSA_OK;
   }
@@ -149,6 +149,7 @@ bppsa_status bppsa_recurrent_find_candidate(const bppsa_recurrent_config *config
     bppsa_recurrent_candidate made = {.method = {.backward = bp ? BPPSA_BACKWARD_BP : BPPSA_BACKWARD_SCAN, .scan = scan.method}};
     tried.method = made.method;
     BPPSA_TRY(cost(&tried, cell, device, &made.seconds, &made.held));
+    made.seconds *= any ? 1 : (double)bppsa_recurrent_segments(config);
     made.fallback = made.seconds;
     *candidate = made;
     *found = true;

@@ -19,10 +19,13 @@ bppsa_recurrent_config bppsa_recurrent_config_default(void) {
 }
 
 bppsa_scan_config bppsa_recurrent_scan_config(const bppsa_recurrent_config *config, const bppsa_cell *cell, int64_t layer) {
+  const recurrent_network one = {.config = *config, .cell = cell};
+  const bool segments =
+      config->method.backward == BPPSA_BACKWARD_SCAN; /* with recompute a scan goes through one after the other */
   return (bppsa_scan_config){.method = config->method.scan,
                              .element = cell->pair ? BPPSA_ELEMENT_PAIR : BPPSA_ELEMENT_RECURRENT,
                              .dtype = config->dtype,
-                             .jacobians = config->seq_len,
+                             .jacobians = segments ? bppsa_recompute_steps(&one) : config->seq_len,
                              .batch = config->batch,
                              .dim = (cell->pair ? 2 : 1) * config->hidden,
                              .matrices = cell->matrices,
@@ -57,8 +60,7 @@ static bppsa_status check_recompute(const bppsa_recurrent_config *c) {
   const struct {
     bool set;
     const char *what;
-  } refused[] = {{c->method.backward == BPPSA_BACKWARD_SCAN, "a scan"},
-                 {c->method.backward == BPPSA_BACKWARD_SPECULATIVE, "a speculative backward pass"},
+  } refused[] = {{c->method.backward == BPPSA_BACKWARD_SPECULATIVE, "a speculative backward pass"},
                  {c->forward.kind == BPPSA_FORWARD_SPECULATIVE, "a speculative forward pass"},
                  {c->factory.create != NULL, "a scan of the caller's"},
                  {c->part.seq_len != 0 || c->ends.before != NULL || c->ends.after != NULL, "a part of a sequence"},
@@ -71,9 +73,10 @@ static bppsa_status check_recompute(const bppsa_recurrent_config *c) {
   }
   for (size_t i = 0; c->recompute > 0 && i < sizeof refused / sizeof *refused; ++i) {
     if (refused[i].set) {
-      return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
-                        "recompute beside %s, expected BP of whole samples in one direction, with a sequential forward pass",
-                        refused[i].what);
+      return bppsa_fail(
+          BPPSA_ERR_UNSUPPORTED,
+          "recompute beside %s, expected BP or a scan, of whole samples in one direction, with a sequential forward pass",
+          refused[i].what);
     }
   }
   return BPPSA_OK;

@@ -108,10 +108,11 @@ void bppsa_layers_multiply_deltas(const recurrent_network *n, int64_t l, int64_t
 
 /* The factors of the layer's Jacobians for a scan, in n->columns and n->diagonal, [T][b] with 0 behind a sample's end. */
 void bppsa_layers_scan_factors(recurrent_network *n, int64_t l);
-/* BP of layer l through a segment of n's steps, v, whose last state has the gradient `behind`; NULL: that of the last step, in
- * v->g. Otherwise the segment's last step belongs to the next segment as well, which has summed its weight gradients. *end: the
- * gradient of the states behind the segment's first step, [b][S] in v->g. */
-void bppsa_layers_bp_segment(const recurrent_network *n, recurrent_network *v, int64_t l, const void *behind, const void **end);
+/* BP or a scan of layer l through a segment of n's steps, v, whose last state has the gradient `behind`; NULL: that of the last
+ * step, in v->g. Otherwise the segment's last step belongs to the next segment as well, which has summed its weight gradients.
+ * *end: the gradient of the states behind the segment's first step, [b][S] in v->g. */
+bppsa_status bppsa_layers_segment(const recurrent_network *n, recurrent_network *v, int64_t l, const void *behind,
+                                  const void **end);
 /* The step behind the first run of the weight gradients, which are summed run by run, that ends `steps` steps behind the step
  * `first` or later; at most T. */
 int64_t bppsa_layers_run_end(const recurrent_network *n, int64_t first, int64_t steps);

@@ -10,6 +10,10 @@
  * gradient behind that step, which is whole, and computes the deltas of that step a second time, to the same bits. Their part of
  * the weight gradients has been summed before.
  *
+ * A scan goes through one segment after the other, too. It is planned once, for the longest segment; a shorter one stands at the
+ * end of its arrays, behind steps whose Jacobians and gradients are 0. So its levels wait for each other in every segment anew, and
+ * its critical path is as many times that of a segment as there are segments.
+ *
  * A segment is a network of its own, on the stack: a copy whose sequence is the segment, a part of the whole one as far as resets
  * and dropout count steps, with the arrays of the network. So every pass over it is the ordinary one. */
 #include <string.h>
@@ -25,15 +29,15 @@ int64_t bppsa_recompute_steps(const recurrent_network *n) {
     return steps;
   }
   /* A segment ends less than a run behind its K steps, and has one step more; a batch that is smaller has runs of more steps, but
-   * of no more rows. */
-  const int64_t run = (bppsa_layers_run_rows(&one) + batch - 1) / batch;
+   * of no more rows. The steps of a scan are the same for all batches. */
+  const bool scans = n->config.method.backward == BPPSA_BACKWARD_SCAN;
+  const int64_t rows = bppsa_layers_run_rows(&one), run = scans ? rows : (rows + batch - 1) / batch;
   return run < steps - every ? every + run : steps;
 }
 
-/* The most segments. */
-static int64_t most_segments(const recurrent_network *n) {
-  const int64_t steps = n->config.seq_len, every = n->config.recompute;
-  return every < steps ? (steps - 1) / every + 1 : 1;
+int64_t bppsa_recurrent_segments(const bppsa_recurrent_config *config) {
+  const int64_t steps = config->seq_len, every = config->recompute;
+  return every > 0 && every < steps ? (steps - 1) / every + 1 : 1;
 }
 
 static int64_t state_row(const recurrent_network *n) {
@@ -68,6 +72,9 @@ static recurrent_network segment_of(const recurrent_network *n, int64_t segment,
   v.config.recompute = 0;
   v.recompute = (recurrent_recompute){.later = first > 0};
   v.x = bppsa_recurrent_offset(n, n->x, first * n->batch * c->input);
+  if (n->layers[0].scan != NULL) { /* which has the steps of the longest segment: gradients stand at its end */
+    v.g = bppsa_recurrent_offset(n, n->g, (bppsa_recompute_steps(n) - v.config.seq_len) * state_row(n));
+  }
   v.dx = bppsa_recurrent_offset(n, n->dx, first * n->batch * c->input);
   v.dh0 = first > 0 ? NULL : n->dh0;
   v.seed = c->loss_all ? bppsa_recurrent_offset(n, n->seed, first * n->batch * seed_width(n)) : n->seed;
@@ -151,7 +158,7 @@ static bppsa_status segment_backward(recurrent_network *n, int64_t segment) {
     if (last) {
       bppsa_reset_state_begin(&v);
     }
-    bppsa_layers_bp_segment(&of, &v, l, last ? NULL : carried_of(n, l), &end);
+    BPPSA_TRY(bppsa_layers_segment(&of, &v, l, last ? NULL : carried_of(n, l), &end));
     memcpy(carried_of(n, l), end, bytes);
     if (segment == 0) {
       bppsa_reset_state_finish(&v, l);
@@ -197,17 +204,18 @@ bool bppsa_recompute_find_nonfinite(recurrent_network *n, bppsa_nonfinite *where
 
 /* ---- memory ---- */
 
-bppsa_status bppsa_recompute_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes) {
+bppsa_status bppsa_recompute_visit(recurrent_network *n, bool scans, bppsa_recurrent_visit visit, int64_t *bytes) {
   const bppsa_recurrent_config *c = &n->config;
   recurrent_recompute *r = &n->recompute;
   const int64_t size = bppsa_recurrent_state_size(n);
-  int64_t segments, sums, hidden_sums, reset_sums, all;
+  int64_t segments, sums, hidden_sums, reset_sums, all, cuts;
   if (c->recompute == 0) {
     return BPPSA_OK;
   }
-  segments = most_segments(n) + 1;
+  segments = bppsa_recurrent_segments(c) + 1;
   if (!bppsa_mul(segments, c->layers, &all) || !bppsa_mul(c->layers, bppsa_layers_sums_bytes(n, false), &sums) ||
       !bppsa_mul(c->layers, bppsa_layers_sums_bytes(n, true), &hidden_sums) || !bppsa_mul(c->layers, c->batch, &reset_sums) ||
+      !bppsa_mul(bppsa_recompute_steps(n), c->batch, &cuts) ||
       !bppsa_mul(reset_sums, size * (int64_t)sizeof(double), &reset_sums)) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "%s: the states that recompute keeps do not fit in 64 bits", n->cell->name);
   }
@@ -217,12 +225,13 @@ bppsa_status bppsa_recompute_visit(recurrent_network *n, bppsa_recurrent_visit v
   BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, c->loss_all ? c->seq_len : 1, c->batch, c->hidden, &r->tops, bytes));
   BPPSA_TRY(visit(&r->sums, sums, bytes));
   BPPSA_TRY(visit(&r->hidden_sums, hidden_sums, bytes));
+  BPPSA_TRY(scans && c->resets ? visit((void **)&r->cuts, cuts, bytes) : BPPSA_OK);
   return c->reset_state ? visit((void **)&r->reset_sums, reset_sums, bytes) : BPPSA_OK;
 }
 
 void bppsa_recompute_free(recurrent_network *n) {
   const recurrent_recompute *r = &n->recompute;
-  void *const own[] = {r->begins, r->kept, r->carried, r->tops, r->sums, r->hidden_sums, r->reset_sums};
+  void *const own[] = {r->begins, r->kept, r->carried, r->tops, r->sums, r->hidden_sums, r->reset_sums, r->cuts};
   for (size_t i = 0; i < sizeof own / sizeof *own; ++i) {
     bppsa_free(own[i]);
   }

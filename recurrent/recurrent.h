@@ -95,10 +95,11 @@ typedef struct {
   bppsa_backward_method speculation; /* of the method SPECULATIVE */
   bppsa_forward_part part;           /* zero: the network holds the whole sequence */
   /* K > 0: a network keeps the states of every K-th step alone (of a few steps more, where the weight gradients are summed in
-   * larger runs), and BP computes the others again, a segment of steps at a time. It then holds about T / K + K states of each
-   * layer in the place of T, and no array but outputs, inputs and their gradients has all steps; a pass takes as long as one
-   * forward pass more. Bits are those of BP without it. For sequential passes of BP on a CPU, in one direction, of whole
-   * samples. */
+   * larger runs), and the backward pass computes the others again, a segment of steps at a time. It then holds about T / K + K
+   * states of each layer in the place of T, and no array but outputs, inputs and their gradients has all steps; a pass takes as
+   * long as one forward pass more. Bits of BP are those without it. A scan goes through one segment after the other, so that its
+   * critical path is that of a segment times their number. For BP and scans of whole samples on a CPU, in one direction, with a
+   * sequential forward pass. */
   int64_t recompute;
   bool input_gradients;       /* computes the gradients of x and h0 too */
   int64_t memory_limit;       /* bytes the network may hold; 0: no limit */
@@ -159,7 +160,9 @@ bppsa_status bppsa_recurrent_choose(const bppsa_recurrent_config *config, const 
 /* The plan of layer l's scan, the same in both directions (borrowed), or NULL if the model runs sequential BP. A linear plan on the
  * local device is executed by the cell's own sweep, which is sequential BP. */
 const bppsa_scan_plan *bppsa_recurrent_plan(const bppsa_model *model, int64_t layer);
-/* The scan configuration that a layer of the cell would get; `plan rnn` prints it. */
+/* The most segments that a pass with recompute goes through, one scan each; without, 1. */
+int64_t bppsa_recurrent_segments(const bppsa_recurrent_config *config);
+/* The scan configuration that a layer of the cell would get, with recompute that of the longest segment; `plan rnn` prints it. */
 bppsa_scan_config bppsa_recurrent_scan_config(const bppsa_recurrent_config *config, const bppsa_cell *cell, int64_t layer);
 
 /* The sizes from which the network's forward pass is planned; multiprocessors: of the GPU, 0 on a CPU. */

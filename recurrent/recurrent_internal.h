@@ -215,6 +215,7 @@ typedef struct {
   void *tops;      /* h of the top layer: with a loss on every step [T][B][H], otherwise the last ones [B][H] */
   void *sums, *hidden_sums; /* [L], as the network's */
   double *reset_sums;       /* [L][B][S], as those of resets */
+  uint8_t *cuts;            /* with scans and resets: [the longest segment][b], which samples begin anew in a segment */
 } recurrent_recompute;
 
 typedef struct {
@@ -539,7 +540,7 @@ bppsa_status bppsa_reset_state_visit(recurrent_network *n, bool scans, bppsa_rec
 /* Steps in the arrays of states, gradients and deltas of a network on a CPU: T, or those of the longest segment and the step behind
  * it. */
 int64_t bppsa_recompute_steps(const recurrent_network *n);
-bppsa_status bppsa_recompute_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
+bppsa_status bppsa_recompute_visit(recurrent_network *n, bool scans, bppsa_recurrent_visit visit, int64_t *bytes);
 void bppsa_recompute_free(recurrent_network *n);
 /* `forward` and, from n->seed, the backward passes of all layers. */
 bppsa_status bppsa_recompute_forward(recurrent_network *n, const void *h0);

@@ -84,11 +84,16 @@ void bppsa_layer_plans_free(bppsa_layer_plans *plans) {
   *plans = (bppsa_layer_plans){0};
 }
 
+/* How often a pass goes through the plan of a layer: with recompute a scan does so in each segment. */
+static double segments_of(const bppsa_recurrent_config *config) {
+  return config->method.backward == BPPSA_BACKWARD_SCAN ? (double)bppsa_recurrent_segments(config) : 1;
+}
+
 /* Compares the work of a layer's plan with that of BP of the same layer. */
 static bppsa_work_ratios layer_ratios(const bppsa_network_kind *kind, const bppsa_recurrent_config *config,
                                       const bppsa_scan_plan *plan, int64_t layer) {
   const bppsa_scan_totals *totals = bppsa_scan_plan_totals(plan);
-  const double besides = bppsa_network_flops_besides(kind, config, layer);
+  const double besides = bppsa_network_flops_besides(kind, config, layer) / segments_of(config);
   const bppsa_work work = bppsa_work_of_scan(totals, besides), bp = bppsa_work_of_bp(totals, besides);
   return bppsa_work_over(&work, &bp);
 }
@@ -122,7 +127,7 @@ static json_t *layers_json(const bppsa_layer_plans *all) {
 static double predicted_seconds(const bppsa_layer_plans *plans) {
   double seconds = 0;
   for (int64_t i = 0; i < plans->config.layers; ++i) {
-    seconds += bppsa_scan_plan_seconds(plans->plans[i]);
+    seconds += segments_of(&plans->config) * bppsa_scan_plan_seconds(plans->plans[i]);
   }
   return (plans->config.bidirectional ? 2 : 1) * seconds;
 }
@@ -161,6 +166,7 @@ static json_t *scans_json(const bppsa_layer_plans *plans) {
   ok = ok && bppsa_json_put(object, "layer_plans", layers_json(plans));
   if (config->recompute > 0) {
     ok = ok && bppsa_json_put_integer(object, "recompute", config->recompute) &&
+         bppsa_json_put_integer(object, "segments", bppsa_recurrent_segments(config)) &&
          bppsa_json_put_integer(object, "network_bytes", plans->bytes) &&
          bppsa_json_put_integer(object, "network_bytes_kept", plans->bytes_kept);
   }
@@ -277,6 +283,11 @@ void bppsa_layer_plans_text(const bppsa_layer_plans *plans, bppsa_text *text) {
     bppsa_text_add(text, "Memory: the network takes %s with the states of every %" PRId64 "th step, %s with all of them\n\n",
                    bppsa_text_si((double)plans->bytes, "B", bytes, sizeof bytes), config->recompute,
                    bppsa_text_si((double)plans->bytes_kept, "B", kept, sizeof kept));
+    if (config->method.backward == BPPSA_BACKWARD_SCAN) {
+      bppsa_text_add(text,
+                     "The scan goes through up to %" PRId64 " segments, one after the other; what follows is one of them.\n\n",
+                     bppsa_recurrent_segments(config));
+    }
   }
   if (plans->backward.candidate_count > 0) {
     bppsa_candidates_text(&plans->backward, text);

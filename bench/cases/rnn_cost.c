@@ -102,18 +102,23 @@ static bppsa_status add_plan(const bppsa_network_kind *kind, const bppsa_recurre
   bppsa_scan_plan *plan = NULL;
   BPPSA_TRY(bppsa_scan_plan_create(&scan, &plan));
   const bppsa_scan_totals *totals = bppsa_scan_plan_totals(plan);
-  const double batch = (double)config->batch, besides = bppsa_network_flops_besides(kind, config, layer);
+  const bool scans = config->method.backward == BPPSA_BACKWARD_SCAN;
+  const int64_t times = scans ? bppsa_recurrent_segments(config) : 1; /* segments of recompute follow each other */
+  const double batch = (double)(times * config->batch),
+               besides = bppsa_network_flops_besides(kind, config, layer) / (double)times;
   const bppsa_work work = bppsa_work_of_scan(totals, besides), bp = bppsa_work_of_bp(totals, besides);
-  bppsa_work_add(&work, &row->work);
-  bppsa_work_add(&bp, &row->bp);
-  row->critical_steps += totals->critical_steps;
-  row->workspace += config->method.backward == BPPSA_BACKWARD_SCAN ? (double)totals->workspace_bytes : 0;
-  row->plan = config->method.backward == BPPSA_BACKWARD_SCAN;
+  for (int64_t i = 0; i < times; ++i) {
+    bppsa_work_add(&work, &row->work);
+    bppsa_work_add(&bp, &row->bp);
+  }
+  row->critical_steps += times * totals->critical_steps;
+  row->workspace += scans ? (double)totals->workspace_bytes : 0;
+  row->plan = scans;
   row->method = bppsa_scan_plan_config(plan)->method; /* the top layer comes last, and its method stays */
   if (costs) {
     row->flops += batch * (work.gradients + work.besides);
     row->bytes += batch * plan_bytes(plan);
-    row->predicted += config->method.backward != BPPSA_BACKWARD_SPECULATIVE ? bppsa_scan_plan_seconds(plan) : 0;
+    row->predicted += config->method.backward != BPPSA_BACKWARD_SPECULATIVE ? (double)times * bppsa_scan_plan_seconds(plan) : 0;
   }
   bppsa_scan_plan_destroy(plan);
   return BPPSA_OK;

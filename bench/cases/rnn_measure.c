@@ -168,14 +168,12 @@ static void refuse(bppsa_bench_row *row, double held, double limit) {
            bppsa_text_si(held, "B", beside, sizeof beside), bppsa_text_si(limit, "B", most, sizeof most));
 }
 
-/* Counts the bytes of a method. A device without kernels for speculative BP refuses its plan, and all methods but BP refuse
+/* Counts the bytes of a method. A device without kernels for speculative BP refuses its plan, which also refuses
  * recompute: then the row says so, and *bytes is -1. */
 static bppsa_status count_bytes(const bppsa_bench_session *s, const bppsa_recurrent_config *config, bppsa_bench_row *row,
                                 int64_t *bytes) {
   const bppsa_status status = bppsa_recurrent_count(config, s->point.kind->cell, s->device, bytes);
-  const bool refuses = config->method.backward == BPPSA_BACKWARD_SPECULATIVE ||
-                       (config->recompute > 0 && config->method.backward == BPPSA_BACKWARD_SCAN);
-  if (status != BPPSA_ERR_UNSUPPORTED || !refuses) {
+  if (status != BPPSA_ERR_UNSUPPORTED || config->method.backward != BPPSA_BACKWARD_SPECULATIVE) {
     return status;
   }
   bppsa_bench_skip_row(row, bppsa_last_error());

@@ -183,6 +183,101 @@ static void test_random(void **state) {
   assert_true(3 * cut > cases);
 }
 
+/* ---- scans ---- */
+
+static void assert_near(const char *name, const bppsa_view *got, const bppsa_view *view, int64_t steps) {
+  const int64_t count = bppsa_view_count(view);
+  double *expected = bppsa_alloc((size_t)count * sizeof *expected);
+  assert_non_null(expected);
+  for (int64_t i = 0; i < count; ++i) {
+    expected[i] = bppsa_view_get(view, i);
+  }
+  const double r = residual_of_sum(got->dtype, got->data, expected, expected, count, sqrt((double)steps));
+  if (!(r < 30)) {
+    fail_msg("%s: residual %g", name, r);
+  }
+  bppsa_free(expected);
+}
+
+static void assert_near_gradients(both *b) {
+  const int64_t steps = b->all.config.seq_len;
+  for (int64_t i = 0; i < b->all.model->parameter_count; ++i) {
+    const bppsa_parameter *p = &b->again.model->parameters[i];
+    assert_near(p->name, &p->gradient, &b->all.model->parameters[i].gradient, steps);
+  }
+  if (b->all.config.input_gradients) {
+    run *const runs[] = {&b->again, &b->all};
+    for (int i = 0; i < 2; ++i) {
+      assert_int_equal(runs[i]->model->ops->input_gradients(runs[i]->model, &runs[i]->dx, &runs[i]->dh0), BPPSA_OK);
+    }
+    assert_near("dx", &b->again.dx, &b->all.dx, steps);
+    assert_near("dh0", &b->again.dh0, &b->all.dh0, steps);
+  }
+}
+
+static void seed_both(both *b, uint64_t seed) {
+  run *const runs[] = {&b->again, &b->all};
+  for (int i = 0; i < 2; ++i) {
+    bppsa_free(runs[i]->seed.data);
+    runs[i]->seed = random_view(runs[i]->config.dtype, seed, runs[i]->logits.ndim, runs[i]->logits.shape);
+    assert_int_equal(runs[i]->model->ops->backward(runs[i]->model, &runs[i]->seed), BPPSA_OK);
+  }
+}
+
+/* A scan through segments has the bits of the same on one thread. They are those of a scan of all steps where one segment has all,
+ * and otherwise near that scan's. Batches become smaller. Returns whether there were several segments. */
+static bool check_scan(uint64_t seed) {
+  dice d = {.seed = 1000 + seed};
+  const bppsa_cell *cell = cells[seed % CELLS];
+  bppsa_recurrent_config c = draw_config(&d, cell);
+  c.hidden = c.hidden > 20 ? 7 : c.hidden;
+  c.layers = c.hidden > 4 ? 1 + c.layers % 2 : c.layers;
+  c.seq_len = c.hidden > 4 ? 1 + c.seq_len % 160 : c.seq_len;
+  c.method = methods[roll(&d, 2, METHODS - 1)];
+  both b = open_both(&d, cell, &c), same = {.again = open_run(cell, &c, c.batch, 1)};
+  int64_t batch = c.batch;
+  for (int pass = 0; pass < 3; ++pass) {
+    batch = pass == 2 ? roll(&d, 1, batch) : batch;
+    uint8_t *mask = c.resets && roll(&d, 0, 3) > 0 ? draw_resets(&d, c.seq_len * batch) : NULL;
+    const bool h0 = roll(&d, 0, 1) != 0, drops = c.batch <= 8 && roll(&d, 0, 1) != 0;
+    assert_int_equal(pass_forward(&b.all, &b, batch, mask, h0, drops), BPPSA_OK);
+    assert_int_equal(pass_forward(&b.again, &b, batch, mask, h0, drops), BPPSA_OK);
+    assert_int_equal(pass_forward(&same.again, &b, batch, mask, h0, drops), BPPSA_OK);
+    bppsa_free(mask);
+    assert_same_states(&b);
+    for (int64_t backward = roll(&d, 0, 2); backward > 0; --backward) {
+      both threads = {.again = b.again, .all = same.again};
+      seed_both(&b, seed + (uint64_t)backward);
+      threads.again = b.again;
+      bppsa_free(threads.all.seed.data);
+      threads.all.seed = random_view(c.dtype, seed + (uint64_t)backward, b.all.logits.ndim, b.all.logits.shape);
+      assert_int_equal(threads.all.model->ops->backward(threads.all.model, &threads.all.seed), BPPSA_OK);
+      assert_same_gradients(&threads);
+      same.again = threads.all;
+      if (c.recompute >= c.seq_len) {
+        assert_same_gradients(&b);
+      } else {
+        assert_near_gradients(&b);
+      }
+    }
+  }
+  close_run(&same.again);
+  close_both(&b);
+  return c.recompute < c.seq_len;
+}
+
+static void test_scans(void **state) {
+  (void)state;
+  const uint64_t cases = at_full_length() ? 3000 : 60;
+  uint64_t cut = 0;
+  for (uint64_t seed = 0; seed < cases; ++seed) {
+    cut += check_scan(seed);
+  }
+  assert_true(3 * cut > cases);
+}
+
+/* ---- errors and memory ---- */
+
 /* The first state that is not finite, wherever its segment is. */
 static void test_nonfinite(void **state) {
   (void)state;
@@ -239,12 +334,24 @@ static void test_memory(void **state) {
 }
 
 /* What a network holds is what it counts, and every allocation may fail. */
-static void test_allocations(void **state) {
-  (void)state;
+/* Bytes that a network holds besides those that it counts: names, plans and the network itself. */
+static int64_t uncounted(const bppsa_recurrent_config *c, bppsa_device *device) {
+  const int64_t bytes = bppsa_alloc_live_bytes();
+  bppsa_model *model;
+  assert_int_equal(bppsa_recurrent_create(c, &bppsa_lstm_cell, device, &model), BPPSA_OK);
+  const int64_t held = bppsa_alloc_live_bytes() - bytes;
+  bppsa_model_destroy(model);
+  return held - bytes_of(c, &bppsa_lstm_cell, device);
+}
+
+static void check_allocations(const bppsa_gradient_method *method) {
   bppsa_device *device = cpu_device(2);
-  bppsa_recurrent_config c = two_layers(300, 3, BPPSA_F64, &methods[0], true);
+  bppsa_recurrent_config c = two_layers(300, 3, BPPSA_F64, method, true);
   c.recompute = 10;
   c.reset_state = true;
+  bppsa_recurrent_config whole = c;
+  whole.recompute = 0;
+  const int64_t plans = method->backward == BPPSA_BACKWARD_SCAN ? uncounted(&whole, device) : 0; /* of more steps */
   const int64_t blocks = bppsa_alloc_live(), bytes = bppsa_alloc_live_bytes();
   bppsa_model *model = NULL;
   for (int64_t at = 1; model == NULL; ++at) {
@@ -255,10 +362,17 @@ static void test_allocations(void **state) {
     assert_true(model != NULL || bppsa_alloc_live() == blocks);
   }
   const int64_t held = bppsa_alloc_live_bytes() - bytes, counted = bytes_of(&c, &bppsa_lstm_cell, device);
-  assert_in_range(held, counted, counted + 20000); /* names and the network itself are not counted */
+  assert_in_range(held, counted, counted + 20000 + plans); /* names, plans and the network itself are not counted */
   bppsa_model_destroy(model);
   assert_int_equal(bppsa_alloc_live(), blocks);
   bppsa_device_destroy(device);
+}
+
+static void test_allocations(void **state) {
+  (void)state;
+  for (int k = 0; k < METHODS; ++k) {
+    check_allocations(&methods[k]);
+  }
 }
 
 static void assert_refused(const bppsa_recurrent_config *c, const char *text) {
@@ -280,10 +394,8 @@ static void test_refusals(void **state) {
   assert_refused(&c, "recompute is -1, expected 0, or every how many steps states are kept");
   c = base;
   c.recompute = 2;
-  c.method = methods[1];
-  assert_refused(&c, "recompute beside a scan, expected BP of whole samples in one direction");
   c.method.backward = BPPSA_BACKWARD_SPECULATIVE;
-  assert_refused(&c, "recompute beside a speculative backward pass, expected BP");
+  assert_refused(&c, "recompute beside a speculative backward pass, expected BP or a scan, of whole samples in one direction");
   c.method = methods[0];
   c.forward.kind = BPPSA_FORWARD_SPECULATIVE;
   assert_refused(&c, "recompute beside a speculative forward pass");
@@ -308,8 +420,8 @@ static void test_refusals(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_random), cmocka_unit_test(test_nonfinite),
-                                     cmocka_unit_test(test_memory), cmocka_unit_test(test_allocations),
-                                     cmocka_unit_test(test_refusals)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_random),      cmocka_unit_test(test_scans),
+                                     cmocka_unit_test(test_nonfinite),   cmocka_unit_test(test_memory),
+                                     cmocka_unit_test(test_allocations), cmocka_unit_test(test_refusals)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
