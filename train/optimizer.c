@@ -132,6 +132,38 @@ const void *bppsa_optimizer_device_slot(const bppsa_optimizer *optimizer, int64_
   return device_slot(optimizer, slot);
 }
 
+/* Has the model parameters that no update touches? */
+static bool has_statistics(const bppsa_optimizer *o) {
+  for (int64_t i = 0; i < o->model->parameter_count; ++i) {
+    if (o->model->parameters[i].statistic) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* A byte for each real on a GPU, 1 where it is a statistic; NULL: none is. */
+static uint8_t *device_fixed(const bppsa_optimizer *o) {
+  return has_statistics(o) ? (uint8_t *)o->device_memory + 2 * LINE + bppsa_update_scratch() + o->slots * slot_bytes(o) : NULL;
+}
+
+static bppsa_status put_fixed(const bppsa_optimizer *o) {
+  const bppsa_model *model = o->model;
+  uint8_t *fixed = bppsa_calloc(model->reals, 1);
+  if (fixed == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i < model->parameter_count; ++i) {
+    const bppsa_view *value = &model->parameters[i].value;
+    const int64_t at =
+        ((const char *)value->data - (const char *)model->parameters[0].value.data) / (int64_t)bppsa_dtype_size(model->dtype);
+    memset(fixed + at, model->parameters[i].statistic, (size_t)bppsa_view_count(value));
+  }
+  const bppsa_status status = bppsa_memory_put(model->device, device_fixed(o), fixed, model->reals);
+  bppsa_free(fixed);
+  return status;
+}
+
 /* Allocates zeroed GPU memory if the model is on a GPU. */
 static bppsa_status add_device_state(bppsa_optimizer *o) {
   const bppsa_device *device = o->model->device;
@@ -144,10 +176,11 @@ static bppsa_status add_device_state(bppsa_optimizer *o) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "optimizer: the state of %lld parameters does not fit in 64 bits",
                       (long long)o->model->reals);
   }
-  bytes = 2 * LINE + bppsa_update_scratch() + o->slots * slot_bytes(o);
+  bytes = 2 * LINE + bppsa_update_scratch() + o->slots * slot_bytes(o) + (has_statistics(o) ? o->model->reals : 0);
   BPPSA_TRY(bppsa_memory_alloc(device, bytes, &memory));
   o->device_memory = memory;
-  return bppsa_memory_clear(device, memory, bytes);
+  BPPSA_TRY(bppsa_memory_clear(device, memory, bytes));
+  return has_statistics(o) ? put_fixed(o) : BPPSA_OK;
 }
 
 bppsa_status bppsa_optimizer_create(const bppsa_optimizer_config *config, bppsa_model *model, bppsa_optimizer **optimizer) {
@@ -237,7 +270,8 @@ bppsa_status bppsa_optimizer_queue(bppsa_optimizer *o, double clip_norm, const b
                                     .values = o->model->device_values,
                                     .slots = {device_slot(o, 0), device_slot(o, 1)},
                                     .gradients = o->model->device_gradients,
-                                    .scratch = o->device_memory + 2 * LINE};
+                                    .scratch = o->device_memory + 2 * LINE,
+                                    .fixed = device_fixed(o)};
   return bppsa_update_queue(o->model->device, &arena, clip_norm, factors, result);
 }
 

@@ -18,8 +18,9 @@ int64_t stretch_of(int64_t reals) {
 template <typename real>
 void launch(cudaStream_t stream, const bppsa_update_arena *arena, const update_rule &rule, const bppsa_step_factors *factors,
             bppsa_gpu_result *result) {
-  const update_reals<real> a = {arena->reals, (real *)arena->values, (const real *)arena->gradients, (real *)arena->slots[0],
-                                (real *)arena->slots[1]};
+  const update_reals<real> a = {
+      arena->reals, (real *)arena->values, (const real *)arena->gradients, (real *)arena->slots[0], (real *)arena->slots[1],
+      arena->fixed};
   const int64_t size = stretch_of(a.count), blocks = (a.count + size - 1) / size;
   const int64_t wide = bppsa_min((a.count + UPDATED - 1) / UPDATED, MOST_BLOCKS);
   const size_t shared = UPDATE_THREADS / UPDATE_WARP * sizeof(double);

@@ -33,7 +33,8 @@ typedef struct {
   int64_t reals; /* gaps between tensors hold 0 and stay 0 */
   void *values, *slots[2];
   const void *gradients;
-  void *scratch; /* bppsa_update_scratch() bytes */
+  void *scratch;        /* bppsa_update_scratch() bytes */
+  const uint8_t *fixed; /* [reals]: not 0 where a real is a statistic, which an update leaves alone; NULL: none is */
 } bppsa_update_arena;
 
 int64_t bppsa_update_scratch(void);

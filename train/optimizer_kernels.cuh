@@ -35,6 +35,7 @@ template <typename real> struct update_reals {
   real *values;
   const real *gradients;
   real *first, *second; /* the moments; or velocity, or NULL */
+  const uint8_t *fixed; /* not 0: the real stays as it is; NULL: none does */
 };
 
 /* ---- the norm ---- */
@@ -142,7 +143,9 @@ __global__ void bppsa_update_apply(update_reals<real> a, update_rule rule, const
   bool finite = true;
   for (int64_t i = (int64_t)blockIdx.x * UPDATE_THREADS + threadIdx.x; i < a.count; i += (int64_t)gridDim.x * UPDATE_THREADS) {
     const real g = factor < 1.0 ? a.gradients[i] * (real)factor : a.gradients[i];
-    finite = update_one(a, rule, *factors, i, g) && finite;
+    if (a.fixed == nullptr || a.fixed[i] == 0) {
+      finite = update_one(a, rule, *factors, i, g) && finite;
+    }
   }
   if (!finite) {
     result->nonfinite = 1;

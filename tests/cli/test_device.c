@@ -354,14 +354,18 @@ static void test_graphs(void **state) {
       "\"groups\": 4}, {\"name\": \"g\", \"op\": \"groupnorm\", \"groups\": 2}, {\"name\": \"s\", \"op\": \"add\", "
       "\"inputs\": [\"g\", \"r\"]}, {\"name\": \"p\", \"op\": \"global_avgpool\"}, {\"name\": \"f\", \"op\": \"flatten\"}, "
       "{\"name\": \"h\", \"op\": \"linear\", \"out\": 3}]}";
-  static const char *const methods[] = {"--backward bp", "--backward bp --batch-norm given",
+  static const char *const methods[] = {"--backward bp --weight-decay 0.3", /* which statistics do not feel */
+                                        "--backward bp --batch-norm given --optimizer adamw --weight-decay 0.3",
                                         "--algorithm linear --batch-norm given", "--up-levels 1 --batch-norm given"};
   put_cnn_files();
   put_text("graph.json", graph);
   for (int m = 0; m < 4; ++m) {
-    json_t *mine = run_json("train graph.json " IMAGES " --dtype f64 --iterations 5 --json %s", methods[m]);
-    json_t *its = run_json("train graph.json " IMAGES " --dtype f64 --iterations 5 --json %s %s", methods[m], device);
+    json_t *mine =
+        run_json("train graph.json " IMAGES " --dtype f64 --iterations 5 --json --save-weights A.safetensors %s", methods[m]);
+    json_t *its = run_json("train graph.json " IMAGES " --dtype f64 --iterations 5 --json --save-weights B.safetensors %s %s",
+                           methods[m], device);
     assert_same_rows(mine, its, "loss", 1e-10);
+    assert_same_files("A.safetensors", "B.safetensors", 1e-9);
     json_decref(mine);
     json_decref(its);
   }
