@@ -1,5 +1,5 @@
-/* Kernels of graphs' layers, batch norms and dropouts (cnn/graph_gpu.h). A block sums a group or a channel: each thread adds up every
- * CNN_SUM_THREADS-th value, and the threads' sums are added in a tree. Other kernels have a thread for each value. */
+/* Kernels of graphs' layers, batch norms and dropouts (cnn/graph_gpu.h). A block sums a group or a channel: each thread adds up
+ * every CNN_SUM_THREADS-th value, and the threads' sums are added in a tree. Other kernels have a thread for each value. */
 #ifndef BPPSA_CNN_GRAPH_KERNELS_CUH
 #define BPPSA_CNN_GRAPH_KERNELS_CUH
 

@@ -1,5 +1,5 @@
-/* Softmax, layer norm and group norm on batches, on a CPU (cnn/graph_gpu.h has them on a GPU): both halves of each, by the equations
- * of cnn/groups.h. Sums are of double and in order, so that threads change no bit. Internal. */
+/* Softmax, layer norm and group norm on batches, on a CPU (cnn/graph_gpu.h has them on a GPU): both halves of each, by the
+ * equations of cnn/groups.h. Sums are of double and in order, so that threads change no bit. Internal. */
 #ifndef BPPSA_CNN_NORMALISE_H
 #define BPPSA_CNN_NORMALISE_H
 

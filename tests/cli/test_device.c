@@ -343,8 +343,8 @@ static void test_cnn_resume(void **state) {
   bppsa_safetensors_destroy(mask);
 }
 
-/* A graph with a residual, normalisations and dropout: losses and weights as on the processor, by the batch's statistics and by given
- * ones; interrupted and resumed, with the bits of the whole. */
+/* A graph with a residual, normalisations and dropout: losses and weights as on the processor, by the batch's statistics and by
+ * given ones; interrupted and resumed, with the bits of the whole. */
 static void test_graphs(void **state) {
   (void)state;
   static const char *const graph =
