@@ -7,7 +7,8 @@
 Networks at 224 x 224 with 0, 80, 90, 95 and 98 % of their weights pruned, each layer by the same share, by magnitude, with the
 initialisation of PyTorch. A row has the FLOPs of BP over the patterns that are left, of BP with all weights, of the scan with 1
 and with 2 up-levels and of its critical path, for the gradients between layers of one sample; the standard errors of what was
-estimated, and what the count itself took. Exits 1 if a count took more than 60 processor seconds or 2 GiB. gnuplot draws.
+estimated, and what the count itself took. Exits 1 if a count of ResNet-50 took more than 60
+processor seconds or 2 GiB. gnuplot draws.
 """
 import json
 import os
@@ -57,7 +58,8 @@ def count(o):
                 rows.append(row_of(o.program, network, pruned, levels))
                 print(json.dumps(rows[-1]), flush=True)
     results_file.write(o.out, {**where_and_when(), "rows": rows})
-    return 0 if all(row["processor_s"] <= SECONDS and row["peak_bytes"] <= BYTES for row in rows) else 1
+    asked = [row for row in rows if row["network"] == "resnet50"]
+    return 0 if all(row["processor_s"] <= SECONDS and row["peak_bytes"] <= BYTES for row in asked) else 1
 
 
 def draw(o):
