@@ -38,7 +38,8 @@ check(programs("test_campaign_rnn") == ["tests/campaign_rnn"], "a campaign runs 
 check(programs("fuzz_replay_json") == ["tests/fuzz/fuzz_replay_json"], "a replay")
 for name in ("test_null_calls", "test_list_mutants", "test_counted_flops", "simt_scan_scan", "fuzz_refuse_all", "test_docs"):
     check(name in tests.tests, name + " takes part")
-python = [name for name in tests.tests if name.startswith("test_python_") and name != "test_python_native"]  # a C program
+in_c = {"test_python_" + name[5:-2] for name in os.listdir(os.path.join(root, "tests", "python")) if name.endswith(".c")}
+python = [name for name in tests.tests if name.startswith("test_python_") and name not in in_c]
 check(all(programs(name) == ["python"] for name in python), "the Python package is a folder")
 for name in ("check_floors", "test_headers_c17", "test_install", "mutate_shuffles"):
     check(name in tests.left_out, name + " has no part")
