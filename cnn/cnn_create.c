@@ -410,8 +410,11 @@ static bppsa_status make_values(cnn *n, int64_t t) {
 static bppsa_status merge_pattern(cnn *n, int64_t t) {
   bppsa_csr_merged merged = {0};
   cnn_layer *layer = &n->layers[t - 1];
+  if (!stores_ones(n, t)) {
+    return make_values(n, t);
+  }
   bppsa_csr *element = &n->elements_made.made[t - 1];
-  if (!stores_ones(n, t) || element->identity || element->ones == NULL) {
+  if (element->identity || element->ones == NULL) {
     return make_values(n, t);
   }
   bppsa_status status = bppsa_csr_merge_ones(element, &merged);

@@ -304,12 +304,14 @@ static void apply_blocks(const void *context, int32_t worker, int64_t first, int
   (void)worker;
   for (int64_t task = first; task < end; ++task) {
     const int64_t b = task / t->blocks, from = task % t->blocks * ROWS, to = from + ROWS < csr->rows ? from + ROWS : csr->rows;
+    const char *values = t->values.data; /* NULL: there are ones alone */
+    if (values != NULL) {
+      values += b * t->values.stride * (int64_t)bppsa_dtype_size(t->dtype);
+    }
     if (t->dtype == BPPSA_F32) {
-      apply_rows_f32(csr, from, to, (const float *)t->values.data + b * t->values.stride, (const float *)t->x + b * csr->cols,
-                     (float *)t->y + b * csr->rows);
+      apply_rows_f32(csr, from, to, (const void *)values, (const float *)t->x + b * csr->cols, (float *)t->y + b * csr->rows);
     } else {
-      apply_rows_f64(csr, from, to, (const double *)t->values.data + b * t->values.stride, (const double *)t->x + b * csr->cols,
-                     (double *)t->y + b * csr->rows);
+      apply_rows_f64(csr, from, to, (const void *)values, (const double *)t->x + b * csr->cols, (double *)t->y + b * csr->rows);
     }
   }
 }
