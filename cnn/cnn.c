@@ -278,7 +278,7 @@ static bppsa_status fill_scaled(const cnn *n, const cnn_layer *layer, const bpps
   return bppsa_jacobian_fill(layer->jt, n->config.dtype, &operands, values);
 }
 
-/* The layer's own entries of J_tᵀ, of a sample `stride` reals behind those of the sample before it. */
+/* Writes the layer's own entries of J_tᵀ. Each sample has `stride` reals. */
 static bppsa_status fill_own(const cnn *n, int64_t t, int64_t stride, void *values) {
   const cnn_layer *layer = &n->layers[t - 1];
   const bppsa_cnn_pass pass = bppsa_cnn_pass_of(n, layer, n->batch);

@@ -1,4 +1,5 @@
-/* Convolutional networks: configuration, parameters, memory, the scan's plan. */
+/* Convolutional networks: configuration, parameters, memory, the scan's plan. (The file is long because each of these counts its
+ * memory before it allocates it, by the same visits.) */
 #include <string.h>
 
 #include "cnn/choose.h"

@@ -3,7 +3,8 @@
  *
  * Out-of-order weight gradients (ooo-backprop §4.1): the gradients of weights need g_t, and the rest of the backward pass does not
  * need them. On a second stream of lower priority they use what the chain of input gradients, the critical path, leaves idle. An
- * event tells that stream when g_t is ready, and another tells the first stream when the gradients are done. */
+ * event tells that stream when g_t is ready, and another tells the first stream when the gradients are done. (The file is long
+ * because every kind of layer has its launches here, forward and backward, on the streams that this file alone knows.) */
 #include "cnn/cnn_internal.h"
 #include "cnn/conv_cudnn.h"
 #include "cnn/graph_gpu.h"

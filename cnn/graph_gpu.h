@@ -19,7 +19,7 @@ bppsa_status bppsa_move_queue(void *stream, bppsa_move_how how, bppsa_dtype dtyp
 bppsa_status bppsa_move_queue_strided(void *stream, bppsa_move_how how, bppsa_dtype dtype, int64_t batch, const int64_t shape[3],
                                       bppsa_cnn_part_view from, const int64_t from_strides[3], bppsa_cnn_part_view to,
                                       const int64_t to_strides[3]);
-/* to[b][places[i]] = from[b][i] for i < count; sample b's values are from_stride and to_stride reals behind those of b - 1. */
+/* For every sample b and i < count: to[b][places[i]] = from[b][i]. */
 bppsa_status bppsa_move_queue_scattered(void *stream, bppsa_dtype dtype, int64_t batch, int64_t count, const int64_t *places,
                                         bppsa_cnn_part_view from, bppsa_cnn_part_view to);
 /* Sets `count` reals to 1. */

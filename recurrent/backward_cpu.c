@@ -71,8 +71,8 @@ void bppsa_layers_scan_factors(recurrent_network *n, int64_t l) {
   }
 }
 
-/* Computes the gradients of all states and the deltas by a scan. Its arrays are those of `whole`, which may have more steps in
- * front of n's own, whose Jacobians and gradients are 0; cuts: which samples begin anew, of all these steps. */
+/* Computes the gradients of all states and the deltas by a scan. The scan reads and writes the arrays of `whole`. These may have
+ * more steps in front of n's own steps; there the Jacobians and gradients are 0. cuts: which samples begin anew, for all steps. */
 static bppsa_status scan_states(recurrent_network *n, int64_t l, const recurrent_network *whole, const uint8_t *cuts) {
   const void *weights[BPPSA_CELL_MATRICES];
   const int64_t hidden = n->config.hidden, row = bppsa_dtype_padded(n->config.dtype, hidden);

@@ -224,8 +224,8 @@ static void seed_both(both *b, uint64_t seed) {
   }
 }
 
-/* A scan through segments has the bits of the same on one thread. They are those of a scan of all steps where one segment has all,
- * and otherwise near that scan's. Batches become smaller. Returns whether there were several segments. */
+/* A scan through segments has the same bits on every number of threads. With one segment it has the bits of a scan of all steps.
+ * Otherwise it agrees with that scan within rounding. Batches become smaller. Returns whether there were several segments. */
 static bool check_scan(uint64_t seed) {
   dice d = {.seed = 1000 + seed};
   const bppsa_cell *cell = cells[seed % CELLS];
